@@ -1,117 +1,17 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
-
-// statements are all statements on one table that touch tasks or the tables beside
-// them.
-func (b *bench) statements(table int) map[string]func(context.Context) error {
-	all := b.reads(table)
-	maps.Copy(all, b.writes(table))
-	return all
-}
-
-func (b *bench) reads(table int) map[string]func(context.Context) error {
-	row, rows := duequeue.Entry{JobID: id(table, 1), Type: 1}, []int{table}
-	failed := func(failed map[int]error, err error) error { return errors.Join(failed[table], err) }
-	return map[string]func(context.Context) error{
-		"peek": func(ctx context.Context) error {
-			page, err := b.Peek(ctx, PeekQuery{Tables: rows, Types: []uint64{1}, Until: maxMilli, Limit: 1})
-			return failed(page.Failed, err)
-		},
-		"probe and peek": func(ctx context.Context) error {
-			page, err := b.Peek(ctx, PeekQuery{Tables: rows, Types: []uint64{1}, Until: maxMilli, Limit: 1, Sparse: true})
-			return failed(page.Failed, err)
-		},
-		"due": func(ctx context.Context) error {
-			page, err := b.Due(ctx, DueQuery{Type: 1, From: []Place{{Table: table}}, Until: maxMilli, Limit: 1})
-			return failed(page.Failed, err)
-		},
-		"load": func(ctx context.Context) error {
-			loaded, err := b.Load(ctx, 0, []tocsin.JobID{row.JobID})
-			return failed(loaded.Failed, err)
-		},
-		"counts": func(ctx context.Context) error { _, err := b.Counts(ctx, 0, rows); return err },
-		"look":   func(ctx context.Context) error { _, err := b.Look(ctx, 0, []tocsin.JobID{row.JobID}); return err },
-		"audit": func(ctx context.Context) error {
-			page, err := b.Audit(ctx, AuditQuery{Tables: rows, Limit: 1})
-			return failed(page.Failed, err)
-		},
-		"lacking": func(ctx context.Context) error {
-			var biz uint64
-			for b.layout.TableOf(biz) != table {
-				biz++
-			}
-			_, by, err := b.Lacking(ctx, 0, 1, []uint64{biz})
-			return failed(by, err)
-		},
-		"absent": func(ctx context.Context) error {
-			_, by, err := b.Absent(ctx, 0, []tocsin.JobID{row.JobID})
-			return failed(by, err)
-		},
-		"relayed": func(ctx context.Context) error {
-			_, err := b.Relayed(ctx, 0, b.layout.DatabaseOf(table), RelayedKey{}, 1)
-			return err
-		},
-		"noted": func(ctx context.Context) error {
-			_, err := b.Noted(ctx, 0, b.layout.DatabaseOf(table), []RelayedKey{{Outbox: "a", ID: 1}})
-			return err
-		},
-	}
-}
-
-func (b *bench) writes(table int) map[string]func(context.Context) error {
-	row, rows := duequeue.Entry{JobID: id(table, 1), Type: 1}, []int{table}
-	return map[string]func(context.Context) error{
-		"claim": func(ctx context.Context) error {
-			_, err := b.Claim(ctx, Claim{Rows: []duequeue.Entry{row}, By: "me", Hold: time.Second})
-			return err
-		},
-		"claim what is known": func(ctx context.Context) error {
-			known := &Row{Info: tocsin.Info{JobID: row.JobID}}
-			_, err := b.Claim(ctx, Claim{Rows: []duequeue.Entry{row}, By: "me", Hold: time.Second, Known: map[tocsin.JobID]*Row{row.JobID: known}})
-			return err
-		},
-		"settle": func(ctx context.Context) error {
-			_, err := b.Settle(ctx, 0, []Outcome{{JobID: row.JobID, Verb: tocsin.Completed}})
-			return err
-		},
-		"recover": func(ctx context.Context) error { _, err := b.Recover(ctx, 0, rows, 1); return err },
-		"own":     func(ctx context.Context) error { return b.Own(ctx, "g", "me", map[int]int64{table: 1}) },
-		"purge": func(ctx context.Context) error {
-			_, err := b.Purge(ctx, 0, tocsin.Done, maxMilli, []duequeue.Entry{row})
-			return err
-		},
-		"purge bells": func(ctx context.Context) error {
-			_, _, err := b.PurgeBells(ctx, 0, b.layout.DatabaseOf(table), 0, maxMilli, 1)
-			return err
-		},
-		"redrive": func(ctx context.Context) error { _, err := b.Redrive(ctx, row.JobID, false); return err },
-		"redrive dead": func(ctx context.Context) error {
-			_, err := b.RedriveDead(ctx, DeadQuery{Until: maxMilli}, []tocsin.JobID{row.JobID}, false)
-			return err
-		},
-		"dead": func(ctx context.Context) error {
-			_, _, err := b.Dead(ctx, DeadQuery{Until: maxMilli}, []tocsin.JobID{row.JobID})
-			return err
-		},
-		"bury": func(ctx context.Context) error { _, err := b.Bury(ctx, row.JobID, "why"); return err },
-	}
-}
 
 const (
 	makeForeign = "UPDATE {db}.layout SET cluster_id = 'other'"
@@ -136,7 +36,7 @@ func TestNoStatementReachesAForeignDatabase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fresh := openConfig(t, tocsin.Config{Layout: b.layout, Cluster: "test", Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}})
 			var unusable *Unusable
-			err := fresh.statements(2)[name](t.Context())
+			_, err := fresh.statements(2)[name](t.Context())
 			if !errors.As(err, &unusable) || unusable.Database != 1 || !errors.Is(err, tocsin.ErrLayout) {
 				t.Errorf("in the foreign database: %v", err)
 			}
@@ -144,7 +44,7 @@ func TestNoStatementReachesAForeignDatabase(t *testing.T) {
 			if err != nil && err.Error() != want {
 				t.Errorf("says %q, want %q", err, want)
 			}
-			if err := fresh.statements(0)[name](t.Context()); err != nil {
+			if _, err := fresh.statements(0)[name](t.Context()); err != nil {
 				t.Errorf("in the database beside it: %v", err)
 			}
 		})
@@ -152,9 +52,8 @@ func TestNoStatementReachesAForeignDatabase(t *testing.T) {
 	if after := b.row(id(2, 1)); after != before {
 		t.Errorf("the row has changed: %+v, was %+v", after, before)
 	}
-	var owners int
-	if err := b.db.QueryRow("SELECT COUNT(*) FROM " + b.layout.Database(1) + ".owner").Scan(&owners); err != nil || owners != 0 {
-		t.Errorf("%d owner rows, %v", owners, err)
+	if owners := scalar[int](b, "SELECT COUNT(*) FROM "+b.layout.Database(1)+".owner"); owners != 0 {
+		t.Errorf("%d owner rows", owners)
 	}
 }
 
@@ -166,7 +65,7 @@ func TestASurveySeesWhatChangesUnderALiveConnection(t *testing.T) {
 	b.Store.cluster = "test"
 	ctx := t.Context()
 	for name, do := range b.statements(2) {
-		if err := do(ctx); err != nil {
+		if _, err := do(ctx); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
@@ -175,12 +74,12 @@ func TestASurveySeesWhatChangesUnderALiveConnection(t *testing.T) {
 		t.Fatalf("surveyed %+v, %v", found, err)
 	}
 	for name, do := range b.statements(2) {
-		if err := do(ctx); !errors.Is(err, tocsin.ErrLayout) {
+		if _, err := do(ctx); !errors.Is(err, tocsin.ErrLayout) {
 			t.Errorf("%s in the foreign database: %v", name, err)
 		}
 	}
 	for name, do := range b.statements(0) {
-		if err := do(ctx); err != nil {
+		if _, err := do(ctx); err != nil {
 			t.Errorf("%s beside it: %v", name, err)
 		}
 	}
@@ -192,35 +91,46 @@ func TestASurveySeesWhatChangesUnderALiveConnection(t *testing.T) {
 		t.Fatalf("surveyed %+v, %v", found, err)
 	}
 	for name, do := range b.statements(2) {
-		if err := do(ctx); err != nil {
+		if _, err := do(ctx); err != nil {
 			t.Errorf("%s when it is right again: %v", name, err)
 		}
 	}
 }
 
-func TestASurveySaysWhatEachDatabaseLacks(t *testing.T) {
+// A check and a survey say the same of each database, and name both sides.
+func TestWhatEachDatabaseLacksIsSaid(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		statement      string
 		unusable, flaw string
 	}{
 		"all is well":               {"DO 0", "", ""},
-		"no layout row":             {"DELETE FROM {db}.layout", "has no layout row: run `tocsin ddl apply`", ""},
-		"no layout table":           {"DROP TABLE {db}.layout", "has no layout table", ""},
-		"no database":               {"DROP DATABASE {db}", "has no layout table", ""},
-		"another number":            {"UPDATE {db}.layout SET database_no = 0", "says that it is database 0", ""},
-		"another layout":            {"UPDATE {db}.layout SET tables_per_database = 9", "layout of the config is 2x2", ""},
-		"retired":                   {"UPDATE {db}.layout SET state = 'retired'", "is retired: its tables have moved", ""},
+		"no layout row":             {"DELETE FROM {db}.layout", "{db} on db1 has no layout row: run `tocsin ddl apply`", ""},
+		"no layout table":           {"DROP TABLE {db}.layout", "{db} on db1 has no layout table", ""},
+		"no database":               {"DROP DATABASE {db}", "run `tocsin ddl apply`", ""},
+		"another number":            {"UPDATE {db}.layout SET database_no = 0", "database 1 of the config, {db} on db1, says that it is database 0", ""},
+		"another layout":            {"UPDATE {db}.layout SET tables_per_database = 1024", "layout of the config is 2x2, that of {db} on db1 is 2x1024", ""},
+		"another cluster":           {"UPDATE {db}.layout SET cluster_id = 'other'", `cluster of the config is "test", that of {db} on db1 is "other"`, ""},
+		"retired":                   {"UPDATE {db}.layout SET state = 'retired'", "{db} on db1 is retired: its tables have moved", ""},
 		"a newer schema":            {"UPDATE {db}.layout SET works_with = 99, schema_version = 99", "upgrade the program", ""},
+		"a newer schema that works": {"UPDATE {db}.layout SET schema_version = 4, works_with = 3", "", ""},
+		"the schema before":         {"UPDATE {db}.layout SET schema_version = 2, works_with = 2", "", ""},
+		"an older schema":           {"UPDATE {db}.layout SET schema_version = 1, works_with = 1", "{db} on db1 has schema version 1, this program works with 2 and 3: first upgrade it", ""},
+		"a schema for older ones":   {"UPDATE {db}.layout SET schema_version = 2, works_with = 1", "{db} on db1 works with programs for schema version 1, this program works beside programs for 2 or newer: first finish", ""},
+		"a layout table, corrupted": {"ALTER TABLE {db}.layout DROP COLUMN state", "can't be read", ""},
 		"no owner table":            {"DROP TABLE {db}.owner", "", ".owner' doesn't exist"},
 		"no doorbell":               {"DROP TABLE {db}.doorbell", "", ".doorbell' doesn't exist"},
 		"no biz types":              {"DROP TABLE {db}.biz_type", "", ".biz_type' doesn't exist"},
-		"a layout table, corrupted": {"ALTER TABLE {db}.layout DROP COLUMN state", "can't be read", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, small)
 			b.inSecond(c.statement)
+			c.unusable = strings.ReplaceAll(c.unusable, "{db}", b.layout.Database(1))
+			err := b.Check(t.Context(), 0)
+			if c.unusable == "" && err != nil || c.unusable != "" && (!errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), c.unusable)) {
+				t.Errorf("check: %v, want %q", err, c.unusable)
+			}
 			found, err := b.Survey(t.Context(), 0)
 			if err != nil {
 				t.Fatal(err)

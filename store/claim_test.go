@@ -2,7 +2,6 @@ package store
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -168,33 +167,30 @@ func TestClaimHoldsItsFence(t *testing.T) {
 }
 
 // waiting counts the statements on this test's tables that wait for a table.
-func (b *bench) waiting() (n int) {
+func (b *bench) waiting() int {
 	b.tb.Helper()
 	const query = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table%' AND info LIKE ?"
-	if err := b.db.QueryRow(query, "%"+b.layout.Prefix+"%").Scan(&n); err != nil {
-		b.tb.Fatal(err)
-	}
-	return n
+	return scalar[int](b, query, "%"+b.layout.Prefix+"%")
 }
 
 func TestClaimLeavesOutTheLockedRowOnly(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
-	entries := make(map[tocsin.JobID]duequeue.Entry)
-	for _, i := range []tocsin.JobID{id(0, 1), id(1, 1), id(1, 2), id(1, 3), id(2, 1)} {
-		b.add(task{id: i})
-		entries[i] = b.entry(i)
-	}
-	defer b.locked(id(1, 2))()
-	rows, err := b.Claim(t.Context(), Claim{Rows: slices.Collect(maps.Values(entries)), By: "me", Hold: time.Minute})
-	if err == nil || !strings.Contains(err.Error(), id(1, 2).String()) || strings.Contains(err.Error(), id(1, 1).String()) {
-		t.Errorf("error %v", err)
-	}
-	for _, r := range rows {
-		delete(entries, r.JobID)
-	}
-	if len(entries) != 1 || entries[id(1, 2)].JobID == 0 {
-		t.Errorf("left out %v", entries)
+	for n, known := range []bool{false, true} { // known rows are claimed by one packet, which leaves no lock behind
+		ids := []tocsin.JobID{id(0, 10*n), id(1, 10*n), id(1, 10*n+1), id(1, 10*n+2), id(2, 10*n)}
+		asked := b.known(5000, ids...)
+		if !known {
+			asked.Known = nil
+		}
+		unlock := b.locked(ids[2])
+		rows, err := b.Claim(t.Context(), asked)
+		unlock()
+		if err == nil || !strings.Contains(err.Error(), ids[2].String()) || strings.Contains(err.Error(), ids[1].String()) {
+			t.Errorf("known %t: error %v", known, err)
+		}
+		if got := sortIDs(idsOfRows(rows)); !slices.Equal(got, slices.Delete(ids, 2, 3)) {
+			t.Errorf("known %t: claimed %v", known, got)
+		}
 	}
 }
 

@@ -87,17 +87,6 @@ func TestDueGoesByTheServersClock(t *testing.T) {
 	}
 }
 
-func TestDueNamesTheTableThatCanNotBeRead(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	b.add(task{id: id(0, 1), action: 5}, task{id: id(3, 2), action: 5})
-	b.exec("DROP TABLE " + b.layout.Table(1))
-	page, err := b.Due(t.Context(), DueQuery{Type: 1, From: []Place{{Table: 0}, {Table: 1}, {Table: 3}}, Until: 10, Limit: 10})
-	if err != nil || len(page.Failed) != 1 || page.Failed[1] == nil || len(page.Rows) != 2 {
-		t.Errorf("%v, failed %v, %d rows", err, page.Failed, len(page.Rows))
-	}
-}
-
 func TestDueLeavesOutARowOfAnotherTable(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)

@@ -113,6 +113,11 @@ func TestPlansOfStatements(t *testing.T) {
 			t.Run("whole due rows are read by idx_due, unsorted", b.duePlans)
 			t.Run("turns are read by uk_biz", b.turnPlans)
 			t.Run("load, claim and settle take a range of the primary key", b.keyPlans)
+			t.Run("a purge takes a range of the primary key", b.purgePlans)
+			t.Run("a probe reads one end of the index", b.probePlans)
+			t.Run("operators find rows by idx_due, unsorted", b.findPlans)
+			t.Run("an audit reads its page from the index", b.auditPlans)
+			t.Run("metrics and alarms read ranges of one index, unsorted", b.figurePlans)
 		})
 	}
 }

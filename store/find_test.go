@@ -71,9 +71,7 @@ func TestFindGoesOnAfterThePageBefore(t *testing.T) {
 	}
 }
 
-func TestFindIsAnsweredFromTheIndexUnsorted(t *testing.T) {
-	t.Parallel()
-	b := filled(t, 6000)
+func (b *bench) findPlans(t *testing.T) {
 	after := &duequeue.Entry{Due: b.clock(), Type: 1, JobID: id(0, 1)}
 	for _, q := range []FindQuery{
 		{Limit: 100}, {Limit: 100, Latest: true}, {Limit: 100, Latest: true, Types: []uint64{1, 2}}, {Limit: 100, After: after}, {Limit: 100, After: after, Latest: true},
@@ -157,9 +155,8 @@ func TestRedriveDeadTakesWhatIsDeadAsAskedForAndRings(t *testing.T) {
 	if err != nil || len(rung[0])+len(rung[1]) != 7 {
 		t.Errorf("bells %v, %v", rung, err)
 	}
-	b.exec("DROP TABLE " + b.layout.Table(0))
-	if n, err := b.RedriveDead(t.Context(), DeadQuery{Until: now, Restored: true}, all, false); n != 2 || err == nil || !strings.Contains(err.Error(), b.layout.Table(0)) {
-		t.Errorf("with a table missing: %d, %v", n, err)
+	if n, err := b.RedriveDead(t.Context(), DeadQuery{Until: now, Restored: true}, all, false); n != 2 || err != nil {
+		t.Errorf("restored: %d, %v", n, err)
 	}
 }
 

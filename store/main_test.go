@@ -2,13 +2,13 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
@@ -26,13 +26,17 @@ var small = tocsin.Layout{Databases: 2, Tables: 2}
 type bench struct {
 	*Store
 	tb testing.TB
-	db *sql.DB
+	db *sqlx.DB
 }
 
-func open(tb testing.TB, layout tocsin.Layout) *bench {
+// open makes the tables of a config, which is changed first, and opens it.
+func open(tb testing.TB, layout tocsin.Layout, change ...func(*tocsin.Config)) *bench {
 	tb.Helper()
 	layout.Prefix = devtest.Prefix(tb)
 	cfg := tocsin.Config{Layout: layout, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(tb)}}}
+	for _, one := range change {
+		one(&cfg)
+	}
 	if _, err := ddl.Apply(tb.Context(), cfg, ddl.Options{Cluster: "test"}); err != nil {
 		tb.Fatal(err)
 	}
@@ -50,7 +54,7 @@ func openConfig(tb testing.TB, cfg tocsin.Config) *bench {
 			tb.Error(err)
 		}
 	})
-	return &bench{Store: s, tb: tb, db: s.servers[0].DB.DB}
+	return &bench{Store: s, tb: tb, db: s.servers[0].DB}
 }
 
 // id makes a job_id of a table.
@@ -104,15 +108,17 @@ func (b *bench) exec(query string, args ...any) {
 	}
 }
 
-// clock is the server's, in Unix ms.
-func (b *bench) clock() int64 {
+// scalar reads a single value.
+func scalar[T any](b *bench, query string, args ...any) (value T) {
 	b.tb.Helper()
-	var t time.Time
-	if err := b.db.QueryRow("SELECT UTC_TIMESTAMP(3)").Scan(&t); err != nil {
-		b.tb.Fatal(err)
+	if err := b.db.Get(&value, query, args...); err != nil {
+		b.tb.Fatalf("%s: %v", query, err)
 	}
-	return t.UnixMilli()
+	return value
 }
+
+// clock is the server's, in Unix ms.
+func (b *bench) clock() int64 { return scalar[time.Time](b, "SELECT UTC_TIMESTAMP(3)").UnixMilli() }
 
 // row reads a row whatever its status.
 func (b *bench) row(id tocsin.JobID) Row {

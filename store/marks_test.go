@@ -14,12 +14,9 @@ import (
 const day = int64(24 * time.Hour / time.Millisecond)
 
 // mark reads the mark in a database's layout row.
-func (b *bench) mark(database int) (mark int64) {
+func (b *bench) mark(database int) int64 {
 	b.tb.Helper()
-	if err := b.db.QueryRow("SELECT mark FROM " + b.layout.Database(database) + ".layout").Scan(&mark); err != nil {
-		b.tb.Fatal(err)
-	}
-	return mark
+	return scalar[int64](b, "SELECT mark FROM "+b.layout.Database(database)+".layout")
 }
 
 // shift moves the mark in a database's layout row.
@@ -92,9 +89,8 @@ func TestMarksGrowWhateverTheClocksDo(t *testing.T) {
 	if grown := b.mark(0) - ahead; grown != layoutrow.MarkEvery.Milliseconds() {
 		t.Errorf("the mark grew by %d ms", grown)
 	}
-	var kept int64
-	if err := b.db.QueryRow("SELECT mark FROM " + b.layout.Database(1) + ".mark WHERE database_no = 0").Scan(&kept); err != nil || kept != aged {
-		t.Errorf("the other database keeps %d, error %v; want %d until those after it count", kept, err, aged)
+	if kept := scalar[int64](b, "SELECT mark FROM "+b.layout.Database(1)+".mark WHERE database_no = 0"); kept != aged {
+		t.Errorf("the other database keeps %d; want %d until those after it count", kept, aged)
 	}
 }
 

@@ -39,17 +39,6 @@ func TestOverdueRowsAreCountedAndCapped(t *testing.T) {
 	}
 }
 
-func TestATableThatIsGoneHidesNoOverdueRowsOfOthers(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	b.add(task{id: id(0, 0)}, task{id: id(3, 0)})
-	b.exec("DROP TABLE " + b.layout.Table(2))
-	got, failed, err := b.Overdue(t.Context(), 0, b.TablesOf(0), b.clock(), 10)
-	if err != nil || len(got) != 2 || len(failed) != 1 || failed[2] == nil {
-		t.Errorf("got %v, %v, %v", got, failed, err)
-	}
-}
-
 func TestLiveCountsReadNoFinishedRows(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
@@ -59,17 +48,5 @@ func TestLiveCountsReadNoFinishedRows(t *testing.T) {
 	got, err := b.LiveCounts(t.Context(), 0, b.TablesOf(0))
 	if err != nil || len(got) != 1 || got[0].Pending != 2 || got[0].Claimed != 1 || got[0].Dead != 1 || got[0].Done != 0 {
 		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
-// The statements for metrics read ranges of one index and nothing else.
-func TestPlansOfStatementsForMetrics(t *testing.T) {
-	t.Parallel()
-	b := filled(t, 6000)
-	for name, text := range map[string]string{
-		"overdue":     b.union(overdue, slots{"until": instant(1), "limit": 5}, 0),
-		"live_counts": b.union(liveCounts, nil, 0),
-	} {
-		b.wantRange(name, text, "idx_due", "Using index")
 	}
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -92,60 +91,6 @@ func TestPeekTellsWhichTablesAreFull(t *testing.T) {
 	page, err := b.Peek(t.Context(), PeekQuery{Tables: []int{0, 1, 2, 3}, Types: []uint64{1}, Until: b.clock(), Limit: 3})
 	if err != nil || len(page.Entries) != 8 || len(page.Full) != 2 || page.Full[0] != b.entry(id(0, 2)) || page.Full[1] != b.entry(id(2, 2)) {
 		t.Errorf("%v, page %+v", err, page)
-	}
-}
-
-func TestPeekAndLoadShowTheOtherTablesOfASickOne(t *testing.T) {
-	t.Parallel()
-	sicken := map[string]func(*bench) (heal func()){
-		"missing": func(b *bench) func() {
-			b.exec("DROP TABLE " + b.layout.Table(1))
-			return func() {}
-		},
-		"locked": func(b *bench) func() {
-			conn, err := b.db.Conn(context.Background())
-			if err == nil {
-				_, err = conn.ExecContext(context.Background(), "LOCK TABLES "+b.layout.Table(1)+" WRITE")
-			}
-			if err != nil {
-				b.tb.Fatal(err)
-			}
-			return func() {
-				_, _ = conn.ExecContext(context.Background(), "UNLOCK TABLES")
-				_ = conn.Close()
-			}
-		},
-	}
-	for name, sick := range sicken {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := open(t, small)
-			var ids []tocsin.JobID
-			for table := range small.Total() {
-				b.add(task{id: id(table, 1)})
-				ids = append(ids, id(table, 1))
-			}
-			until := b.clock()
-			defer sick(b)()
-			page, err := b.Peek(t.Context(), PeekQuery{Tables: []int{0, 1, 2, 3}, Types: []uint64{1}, Until: until, Limit: 9})
-			b.checkFailed("peek", err, page.Failed, len(page.Entries))
-			loaded, err := b.Load(t.Context(), 0, ids)
-			b.checkFailed("load", err, loaded.Failed, len(loaded.Rows))
-			if loaded.Now < until {
-				t.Errorf("clock %d", loaded.Now)
-			}
-		})
-	}
-}
-
-// checkFailed wants table 1 named and three rows of the other three.
-func (b *bench) checkFailed(what string, err error, failed map[int]error, found int) {
-	b.tb.Helper()
-	if err != nil || found != 3 || !slices.Equal(slices.Collect(maps.Keys(failed)), []int{1}) {
-		b.tb.Fatalf("%s: error %v, failed %v, %d rows", what, err, failed, found)
-	}
-	if text := failed[1].Error(); !strings.Contains(text, b.layout.Table(1)) || !strings.Contains(text, "on db1") {
-		b.tb.Errorf("%s: %s", what, text)
 	}
 }
 

@@ -141,9 +141,7 @@ func TestProbesAreKeptPreparedForAsLongAsTheyAreUsed(t *testing.T) {
 
 // A probe must read one end of the index, however many rows are pending: it is
 // answered before there is a plan.
-func TestAProbeReadsOneEndOfTheIndex(t *testing.T) {
-	t.Parallel()
-	b := filled(t, 3000)
+func (b *bench) probePlans(t *testing.T) {
 	now := b.clock()
 	for name, q := range map[string]PeekQuery{
 		"from the beginning": {Until: now},

@@ -19,40 +19,41 @@ const hour = int64(time.Hour / time.Millisecond)
 // there reports whether the row exists.
 func (b *bench) there(id tocsin.JobID) bool {
 	b.tb.Helper()
-	var n int
-	if err := b.db.QueryRow("SELECT COUNT(*) FROM "+b.layout.Table(id.Table())+" WHERE job_id = ?", id).Scan(&n); err != nil {
-		b.tb.Fatal(err)
-	}
-	return n == 1
+	return scalar[int](b, "SELECT COUNT(*) FROM "+b.layout.Table(id.Table())+" WHERE job_id = ?", id) == 1
 }
 
 func TestPurgeDeletesOnlyWhatIsStillAsItWasFound(t *testing.T) {
 	t.Parallel()
+	b := open(t, small)
 	before := time.Now().UnixMilli() - hour
 	old := before - 1000
-	for name, c := range map[string]struct {
+	cases := []struct {
+		name string
 		row  task
 		gone bool
 	}{
-		"done before the cut-off":               {task{status: tocsin.Done, action: old}, true},
-		"pending, however old":                  {task{status: tocsin.Pending, action: old}, false},
-		"claimed, however old":                  {task{status: tocsin.Claimed, action: old}, false},
-		"cancelled, where done ones are purged": {task{status: tocsin.Cancelled, action: old}, false},
-		"dead, where done ones are purged":      {task{status: tocsin.Dead, action: old}, false},
-		"done at the cut-off":                   {task{status: tocsin.Done, action: before}, false},
-		"done of another biz type than it was":  {task{status: tocsin.Done, action: old, kind: 2}, false},
-		"done after it was found, settled anew": {task{status: tocsin.Done, action: before + hour}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := open(t, small)
-			c.row.id = id(1, 1)
-			b.add(c.row)
-			got, err := b.Purge(t.Context(), 0, tocsin.Done, before, []duequeue.Entry{{JobID: id(1, 1), Type: 1, Due: old}})
-			if err != nil || got[1] == 1 != c.gone || b.there(id(1, 1)) == c.gone {
-				t.Errorf("%v, %v, there: %t", got, err, b.there(id(1, 1)))
-			}
-		})
+		{"done before the cut-off", task{status: tocsin.Done, action: old}, true},
+		{"pending, however old", task{status: tocsin.Pending, action: old}, false},
+		{"claimed, however old", task{status: tocsin.Claimed, action: old}, false},
+		{"cancelled, where done ones are purged", task{status: tocsin.Cancelled, action: old}, false},
+		{"dead, where done ones are purged", task{status: tocsin.Dead, action: old}, false},
+		{"done at the cut-off", task{status: tocsin.Done, action: before}, false},
+		{"done of another biz type than it was", task{status: tocsin.Done, action: old, kind: 2}, false},
+		{"done after it was found, settled anew", task{status: tocsin.Done, action: before + hour}, false},
+	}
+	var found []duequeue.Entry
+	for i, c := range cases {
+		c.row.id = id(1, i)
+		b.add(c.row)
+		found = append(found, duequeue.Entry{JobID: c.row.id, Type: 1, Due: old})
+	}
+	if got, err := b.Purge(t.Context(), 0, tocsin.Done, before, found); err != nil || !maps.Equal(got, map[uint64]int{1: 1}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for i, c := range cases {
+		if b.there(id(1, i)) == c.gone {
+			t.Errorf("%s: there %t", c.name, !c.gone)
+		}
 	}
 }
 
@@ -117,19 +118,15 @@ func (b *bench) purgeTexts(rows []duequeue.Entry) (texts []string) {
 	return texts
 }
 
-func TestPurgeTakesARangeOfThePrimaryKey(t *testing.T) {
-	t.Parallel()
-	for _, rows := range []int{600, 6000} {
-		b := filled(t, rows)
-		found, err := b.Peek(t.Context(), PeekQuery{Status: tocsin.Done, Tables: []int{0}, Types: []uint64{1, 2, 3}, Until: b.clock(), Limit: 300})
-		if err != nil || len(found.Entries) != 300 {
-			t.Fatalf("%d entries, %v", len(found.Entries), err)
-		}
-		for _, text := range b.purgeTexts(found.Entries) {
-			for _, p := range b.explain(text) {
-				if p.key != "PRIMARY" || p.access != "range" {
-					t.Errorf("%d rows: %+v", rows, p)
-				}
+func (b *bench) purgePlans(t *testing.T) {
+	found, err := b.Peek(t.Context(), PeekQuery{Status: tocsin.Done, Tables: []int{0}, Types: []uint64{1, 2, 3}, Until: b.clock(), Limit: 300})
+	if err != nil || len(found.Entries) != 300 {
+		t.Fatalf("%d entries, %v", len(found.Entries), err)
+	}
+	for _, text := range b.purgeTexts(found.Entries) {
+		for _, p := range b.explain(text) {
+			if p.key != "PRIMARY" || p.access != "range" {
+				t.Errorf("%+v", p)
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
@@ -15,13 +14,7 @@ import (
 func throughProxy(t *testing.T) (*bench, *devtest.Proxy) {
 	t.Helper()
 	p, dsn := devtest.NewProxy(t, devtest.DSN(t))
-	layout := small
-	layout.Prefix = devtest.Prefix(t)
-	cfg := tocsin.Config{Layout: layout, Servers: []tocsin.Server{{Name: "db1", DSN: dsn}}}
-	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	return openConfig(t, cfg), p
+	return open(t, small, func(cfg *tocsin.Config) { cfg.Servers[0].DSN = dsn }), p
 }
 
 // A claim whose commit got no answer is in doubt. ReadBack shows it completely:

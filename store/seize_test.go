@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // Known rows are claimed as they were read, by one packet. Rows that have changed since are left alone.
@@ -98,30 +96,6 @@ func TestAClaimOfKnownRowsReadsThoseWithAnotherVersion(t *testing.T) {
 	}
 }
 
-// One packet leaves no lock behind when a row is locked, and the other rows are claimed apart.
-func TestAClaimOfKnownRowsLeavesOutTheLockedRow(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	asked := b.known(5000, id(0, 1), id(0, 2), id(3, 3))
-	tx, err := b.db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.Exec("SELECT job_id FROM " + b.layout.Table(0) + " WHERE job_id = " + id(0, 2).String() + " FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := b.Claim(t.Context(), asked)
-	if err == nil || len(rows) != 2 {
-		t.Fatalf("%v, claimed %+v", err, rows)
-	}
-	for _, row := range rows {
-		if row.JobID == id(0, 2) {
-			t.Errorf("claimed the locked row: %+v", row)
-		}
-	}
-}
-
 func TestAFenceIsReadWhetherOrNotTheRowsAreKnown(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
@@ -161,13 +135,7 @@ func TestAClaimOfKnownRowsLeavesOutTheTableThatRefusesIt(t *testing.T) {
 // Claims that find changed rows read them back, and must not hold a connection while they wait for another.
 func TestAClaimOfKnownRowsNeedsOneConnectionAtATime(t *testing.T) {
 	t.Parallel()
-	layout := small
-	layout.Prefix = devtest.Prefix(t)
-	cfg := tocsin.Config{Layout: layout, Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t), MaxConns: 1}}}
-	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	b := openConfig(t, cfg)
+	b := open(t, small, func(cfg *tocsin.Config) { cfg.Servers[0].MaxConns = 1 })
 	asked := b.known(5000, id(0, 1), id(0, 2))
 	b.exec("UPDATE " + b.layout.Table(0) + " SET version = 7 WHERE job_id = " + id(0, 2).String())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without it the test would never end

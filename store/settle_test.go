@@ -133,14 +133,6 @@ func (b *bench) checkWritten(name string, o Outcome, before, after Row, status t
 	}
 }
 
-func TestSettleOfAPurgedRowIsGone(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	if f := b.settleOne(Outcome{JobID: id(1, 1), Verb: tocsin.Retried}); f != Gone {
-		t.Errorf("fate %s", f)
-	}
-}
-
 // What was written, its answer lost, meets itself when it is sent again.
 func TestSettleTwiceIsStoredOnce(t *testing.T) {
 	t.Parallel()

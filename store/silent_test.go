@@ -26,7 +26,7 @@ func TestAServerEndsASilentTransaction(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := &bench{Store: s, tb: t, db: s.servers[0].DB.DB}
+			b := &bench{Store: s, tb: t, db: s.servers[0].DB}
 			defer func() {
 				if err := b.Close(); err != nil {
 					t.Error(err)
