@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -23,25 +20,11 @@ type stepped struct {
 
 func newStepped(t *testing.T) *stepped {
 	t.Helper()
-	s := &stepped{file: filepath.Join(t.TempDir(), "offset")}
-	s.site = &site{t: t}
+	s := &stepped{site: &site{t: t}, file: filepath.Join(t.TempDir(), "offset")}
 	s.set(0)
 	dsn := devtest.ClockOf(t, "FAKETIME_TIMESTAMP_FILE="+s.file).DSN()
 	cfg := tocsin.Config{Layout: tocsin.Layout{Databases: 2, Tables: 2, Prefix: "stepped"}, Servers: []tocsin.Server{{Name: "db1", DSN: dsn}}}
-	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := biztype.Apply(t.Context(), cfg, policies); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if s.site = openSite(t, cfg); s.db != nil {
-		_ = s.db.Close()
-	}
-	if s.db, err = sql.Open("mysql", dsn+"?parseTime=true"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.db.Close() })
+	s.site = openSiteOn(t, apply(t, cfg), dsn)
 	return s
 }
 

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
@@ -23,14 +21,7 @@ func TestWindowsOfLongPayloadsFitASmallPacket(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	cfg := tocsin.Config{Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{Name: "small", DSN: server.DSN()}}}
-	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := biztype.Apply(t.Context(), cfg, policies); err != nil {
-		t.Fatal(err)
-	}
-	s := openSite(t, cfg)
+	s := openSite(t, apply(t, tocsin.Config{Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{Name: "small", DSN: server.DSN()}}}))
 	for name, payload := range map[string]string{
 		"quotes":    strings.Repeat(`"`, tocsin.MaxPayload),
 		"four.byte": strings.Repeat("😀", tocsin.MaxPayload),
@@ -40,20 +31,6 @@ func TestWindowsOfLongPayloadsFitASmallPacket(t *testing.T) {
 		if made, err := s.Create(t.Context(), d); err != nil || made.Made != MaxRuns {
 			t.Errorf("%s: %d runs, %v", name, made.Made, err)
 		}
-	}
-}
-
-// A schedule that has made its last runs goes on with an edit: it is no different from one that has not.
-func TestAnEditOfAScheduleThatHasEndedLosesNoFireTime(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	d, _ := s.jittered(", next_fire = NULL, state = 'ended'")
-	d.Payload = "new"
-	s.apply(d)
-	now := s.get("report")
-	nominal := now.Anchor.Add(time.Hour)
-	if runs := s.pending(now); len(runs) != 1 || !runs[0].Key.Nominal().Equal(nominal) {
-		t.Errorf("%+v, want one for %s", runs, nominal)
 	}
 }
 

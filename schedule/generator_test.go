@@ -3,7 +3,6 @@ package schedule
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,66 +15,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/runkey"
-	"github.com/tocsinhq/tocsin/store"
 )
 
-// generated is a cluster of two databases, whose generators have pools of their own.
-type generated struct {
-	*testing.T
-	*Schedules
-	cfg tocsin.Config
-	db  *sql.DB
-}
-
-func newGenerated(t *testing.T) *generated {
+// newGenerated is a site whose databases are on two servers.
+func newGenerated(t *testing.T) *site {
 	t.Helper()
 	return newGeneratedOn(t, devtest.DSN(t), devtest.Prefix(t))
 }
 
-func newGeneratedOn(t *testing.T, dsn, prefix string) *generated {
+func newGeneratedOn(t *testing.T, dsn, prefix string) *site {
 	t.Helper()
-	cfg := tocsin.Config{
+	return openSiteOn(t, apply(t, tocsin.Config{
 		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: prefix},
 		Servers: []tocsin.Server{{Name: "db1", DSN: dsn, Databases: []int{0}}, {Name: "db2", DSN: dsn, Databases: []int{1}}},
-	}
-	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "report", Number: 1, Group: "reports"}}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("mysql", dsn+"?parseTime=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = s.Close(), db.Close() })
-	return &generated{T: t, Schedules: s, cfg: cfg, db: db}
+	}), dsn)
 }
 
 // generator makes one with pools of its own.
-func (s *generated) generator(change func(*GeneratorConfig)) *Generator {
-	s.Helper()
-	return s.generatorOn(s.cfg, change)
-}
-
-func (s *generated) generatorOn(cfg tocsin.Config, change func(*GeneratorConfig)) *Generator {
-	s.Helper()
-	tables, err := store.Connect(s.Context(), cfg)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() { _ = tables.Close() })
+func (s *site) generator(change func(*GeneratorConfig)) *Generator {
+	s.t.Helper()
+	tables := s.another().tables
 	for server := range tables.Servers() {
-		_, _ = tables.Measure(s.Context(), server) // one may be away
+		_, _ = tables.Measure(s.t.Context(), server) // one may be away
 	}
 	c := GeneratorConfig{Store: tables}
 	if change != nil {
@@ -84,60 +47,38 @@ func (s *generated) generatorOn(cfg tocsin.Config, change func(*GeneratorConfig)
 	return NewGenerator(c)
 }
 
-func (s *generated) create(n int, cron string) {
-	s.Helper()
+// creates makes schedules with names of their own.
+func (s *site) creates(n int, cron string) {
+	s.t.Helper()
 	for i := range n {
-		if _, err := s.Create(s.Context(), Definition{Name: fmt.Sprintf("s%d-%d", len(s.all()), i), BizType: "report", Cron: cron}); err != nil {
-			s.Fatal(err)
-		}
+		s.create(Definition{Name: fmt.Sprintf("s%d-%d", len(s.all()), i), BizType: "report.make", Cron: cron})
 	}
 }
 
-func (s *generated) all() []Schedule {
-	s.Helper()
-	all, err := s.List(s.Context(), Query{Limit: MaxListed})
+func (s *site) all() []Schedule {
+	s.t.Helper()
+	all, err := s.List(s.t.Context(), Query{Limit: MaxListed})
 	if err != nil {
-		s.Fatal(err)
+		s.t.Fatal(err)
 	}
 	return all
 }
 
 // age moves all cursors back, as if nothing had been made since. Runs for later fire times go.
-func (s *generated) age(by time.Duration) {
-	s.Helper()
+func (s *site) age(by time.Duration) {
+	s.t.Helper()
 	for _, one := range s.all() {
-		database := s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))
-		s.exec("UPDATE "+database+".schedule SET anchor = anchor - INTERVAL ? SECOND, made_until = UTC_TIMESTAMP(3) - INTERVAL ? SECOND, "+
+		s.exec(one, "UPDATE {schedule} SET anchor = anchor - INTERVAL ? SECOND, made_until = UTC_TIMESTAMP(3) - INTERVAL ? SECOND, "+
 			"next_fire = UTC_TIMESTAMP(3) - INTERVAL ? SECOND WHERE schedule_id = ?", by.Seconds(), by.Seconds(), by.Seconds(), uint64(one.ID))
-	}
-	for table := range s.cfg.Layout.Total() {
-		s.exec("DELETE FROM " + s.cfg.Layout.Table(table))
+		s.exec(one, "DELETE FROM {task}")
 	}
 }
 
-func (s *generated) exec(query string, args ...any) {
-	s.Helper()
-	if _, err := s.db.ExecContext(s.Context(), query, args...); err != nil {
-		s.Fatalf("%s: %v", query, err)
-	}
-}
-
-// made returns the nominal times of a schedule's runs, ascending.
-func (s *generated) made(one Schedule) (times []time.Time) {
-	s.Helper()
-	rows, err := s.db.QueryContext(s.Context(), "SELECT dedup_key FROM "+s.cfg.Layout.Table(one.Table)+" ORDER BY dedup_key")
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var key []byte
-		if err := rows.Scan(&key); err != nil {
-			s.Fatal(err)
-		}
-		if k, _ := runkey.Parse(string(key)); k.Schedule == uint64(one.ID) {
-			times = append(times, k.Nominal())
-		}
+// fires returns the nominal times of a schedule's runs, ascending.
+func (s *site) fires(one Schedule) (times []time.Time) {
+	s.t.Helper()
+	for _, r := range s.runs(one) {
+		times = append(times, r.Key.Nominal())
 	}
 	return times
 }
@@ -146,8 +87,8 @@ func (s *generated) made(one Schedule) (times []time.Time) {
 func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 	t.Parallel()
 	s := newGenerated(t)
-	s.create(12, "@every 1s")
-	s.create(12, "* * * * *")
+	s.creates(12, "@every 1s")
+	s.creates(12, "* * * * *")
 	s.age(5 * time.Second)
 	first := make(map[tocsin.JobID]time.Time)
 	for _, one := range s.all() {
@@ -178,7 +119,7 @@ func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 		for f := times.Next(first[one.ID]); !f.After(one.MadeUntil); f = times.Next(f) {
 			want = append(want, f)
 		}
-		if got := s.made(one); !slices.EqualFunc(got, want, time.Time.Equal) || uint64(len(got)) < 10 {
+		if got := s.fires(one); !slices.EqualFunc(got, want, time.Time.Equal) || uint64(len(got)) < 10 {
 			t.Errorf("%s: %d runs, want %d", one.Name, len(got), len(want))
 		}
 	}
@@ -188,11 +129,11 @@ func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 }
 
 // await polls until a condition holds.
-func (s *generated) await(what string, holds func() bool) {
-	s.Helper()
+func (s *site) await(what string, holds func() bool) {
+	s.t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.Fatalf("waited too long for %s", what)
+			s.t.Fatalf("waited too long for %s", what)
 		}
 	}
 }
@@ -200,7 +141,7 @@ func (s *generated) await(what string, holds func() bool) {
 func TestAGeneratorMakesTheRunsOfItsTablesAlone(t *testing.T) {
 	t.Parallel()
 	s := newGenerated(t)
-	s.create(40, "@every 1m")
+	s.creates(40, "@every 1m")
 	s.age(0)
 	g := s.generator(func(c *GeneratorConfig) { c.Mine = func(table int) bool { return table == 1 } })
 	for server := range 2 {
@@ -212,7 +153,7 @@ func TestAGeneratorMakesTheRunsOfItsTablesAlone(t *testing.T) {
 	for _, one := range s.all() {
 		mine := one.Table == 1
 		seen[mine]++
-		if got := len(s.made(one)) > 0; got != mine {
+		if got := len(s.fires(one)) > 0; got != mine {
 			t.Errorf("%s of table %d: made %v", one.Name, one.Table, got)
 		}
 	}
@@ -225,7 +166,7 @@ func TestAGeneratorMakesTheRunsOfItsTablesAlone(t *testing.T) {
 func TestMoreTablesBeginAPass(t *testing.T) {
 	t.Parallel()
 	s := newGenerated(t)
-	s.create(10, "@every 1m")
+	s.creates(10, "@every 1m")
 	s.age(time.Minute)
 	var mu sync.Mutex
 	tables := 0
@@ -241,7 +182,7 @@ func TestMoreTablesBeginAPass(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- g.Run(ctx) }()
 	<-asked // the first passes find nothing that is theirs
-	if n := len(s.made(s.all()[0])); n != 0 {
+	if n := len(s.fires(s.all()[0])); n != 0 {
 		t.Errorf("%d runs are made", n)
 	}
 	mu.Lock()
@@ -251,7 +192,7 @@ func TestMoreTablesBeginAPass(t *testing.T) {
 		for len(asked) > 0 {
 			<-asked
 		}
-		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return len(s.made(one)) == 0 })
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return len(s.fires(one)) == 0 })
 	})
 	stop()
 	go func() {
@@ -268,19 +209,17 @@ func TestMoreTablesBeginAPass(t *testing.T) {
 func TestAServerThatIsAwayHidesNoOther(t *testing.T) {
 	t.Parallel()
 	s := newGenerated(t)
-	s.create(30, "@every 1m")
+	s.creates(30, "@every 1m")
 	s.age(10 * time.Minute)
-	away := s.cfg
-	away.Servers = slices.Clone(away.Servers)
-	away.Servers[0].DSN = "root@tcp(" + devtest.FreeAddress() + ")/"
-	result, err := s.generatorOn(away, nil).Overdue(t.Context())
+	s.cfg.Servers[0].DSN = "root@tcp(" + devtest.FreeAddress() + ")/"
+	result, err := s.generator(nil).Overdue(t.Context())
 	if err != nil { // who sweeps says so itself
 		t.Error(err)
 	}
 	there := 0
 	for _, one := range s.all() {
 		on2 := s.cfg.Layout.DatabaseOf(one.Table) == 1
-		if got := len(s.made(one)) > 0; got != on2 {
+		if got := len(s.fires(one)) > 0; got != on2 {
 			t.Errorf("%s of table %d: made %v", one.Name, one.Table, got)
 		}
 		if on2 {
@@ -296,7 +235,7 @@ func TestAServerThatIsAwayHidesNoOther(t *testing.T) {
 func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
 	t.Parallel()
 	s := newGenerated(t)
-	s.create(20, "@every 1m")
+	s.creates(20, "@every 1m")
 	s.age(10 * time.Minute)
 	all := s.all()
 	slices.SortFunc(all, func(a, b Schedule) int {
@@ -319,7 +258,7 @@ func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
 		t.Errorf("%+v, %v", result, err)
 	}
 	for _, one := range s.all() {
-		if got := len(s.made(one)) > 0; got == bad[one.ID] {
+		if got := len(s.fires(one)) > 0; got == bad[one.ID] {
 			t.Errorf("%s: made %v", one.Name, got)
 		}
 	}
@@ -337,7 +276,7 @@ func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
 	t.Parallel()
 	s := newGenerated(t)
 	s.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}
-	s.create(60, "@every 1m")
+	s.creates(60, "@every 1m")
 	s.age(10 * time.Minute)
 	tx, err := s.db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -363,7 +302,7 @@ func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
 		ended <- err
 	}()
 	made := func(database int) bool {
-		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return in(database, one.ID) && len(s.made(one)) == 0 })
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return in(database, one.ID) && len(s.fires(one)) == 0 })
 	}
 	s.await("the runs of the other database", func() bool { return made(1) })
 	if n := met.Load(); n >= 2*passWidth {
@@ -384,10 +323,10 @@ func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
 func TestARowThatMakesNothingEndsThePass(t *testing.T) {
 	t.Parallel()
 	s := newGenerated(t)
-	s.create(1, "@every 1m")
+	s.creates(1, "@every 1m")
 	s.age(time.Minute)
 	one := s.all()[0]
-	s.exec("UPDATE "+s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))+".schedule SET state = 'inactive' WHERE schedule_id = ?", uint64(one.ID))
+	s.exec(one, "UPDATE {schedule} SET state = 'inactive' WHERE schedule_id = ?", uint64(one.ID))
 	if result, err := s.generator(nil).Overdue(t.Context()); err != nil || result != (PassResult{Lost: 1}) {
 		t.Errorf("%+v, %v", result, err)
 	}
@@ -411,7 +350,7 @@ func TestDistantRunsAreSpread(t *testing.T) {
 func TestFireTimesThatArePassedOverAreTold(t *testing.T) {
 	t.Parallel()
 	s := newGenerated(t)
-	s.create(1, "@every 1m")
+	s.creates(1, "@every 1m")
 	s.age(time.Hour)
 	one := s.all()[0]
 	var told []MissedRun
@@ -438,9 +377,9 @@ func TestAGeneratorThatCantReadRests(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Stop() })
 	s := newGeneratedOn(t, server.DSN(), "t")
-	s.create(8, "@every 1m")
+	s.creates(8, "@every 1m")
 	s.age(time.Minute)
-	s.exec("RENAME TABLE t_0.schedule TO t_0.gone")
+	s.exec(Schedule{}, "RENAME TABLE {schedule} TO t_0.gone")
 	var log devtest.Log
 	g := s.generator(func(c *GeneratorConfig) { c.Logger = log.Logger() })
 	ctx, stop := context.WithCancel(t.Context())
@@ -453,9 +392,9 @@ func TestAGeneratorThatCantReadRests(t *testing.T) {
 	if n := s.questions() - before; n > 300 {
 		t.Errorf("%d statements in 3 s, though schedules can't be read", n)
 	}
-	s.exec("RENAME TABLE t_0.gone TO t_0.schedule")
+	s.exec(Schedule{}, "RENAME TABLE t_0.gone TO {schedule}")
 	s.await("the runs", func() bool {
-		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return len(s.made(one)) == 0 })
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return len(s.fires(one)) == 0 })
 	})
 	stop()
 	if err := <-ended; err != nil {
@@ -464,11 +403,7 @@ func TestAGeneratorThatCantReadRests(t *testing.T) {
 }
 
 // questions returns how many statements the server was sent.
-func (s *generated) questions() (n int) {
-	s.Helper()
-	var name string
-	if err := s.db.QueryRowContext(s.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
-		s.Fatal(err)
-	}
-	return n
+func (s *site) questions() int {
+	s.t.Helper()
+	return s.count("SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Questions'")
 }

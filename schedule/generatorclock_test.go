@@ -76,11 +76,11 @@ func TestAFailedLookIsNoNews(t *testing.T) {
 func TestSchedulesThatAreMadeTooFarAheadAreTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newGenerated(t)
-	s.create(12, "@every 1m")
+	s.creates(12, "@every 1m")
 	all := s.all()
 	wrong := all[:5]
 	for _, one := range wrong {
-		s.exec("UPDATE "+s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(one.Table))+".schedule SET made_until = made_until + INTERVAL 3 DAY, next_fire = next_fire + INTERVAL 3 DAY WHERE schedule_id = ?", uint64(one.ID))
+		s.exec(one, "UPDATE {schedule} SET made_until = made_until + INTERVAL 3 DAY, next_fire = next_fire + INTERVAL 3 DAY WHERE schedule_id = ?", uint64(one.ID))
 	}
 	g := s.generator(func(c *GeneratorConfig) { c.Mine = func(int) bool { return false } })
 	for server := range 2 {
@@ -92,7 +92,7 @@ func TestSchedulesThatAreMadeTooFarAheadAreTakenBack(t *testing.T) {
 		if one.FarAhead() || time.Until(one.NextFire) > 2*Step+2*time.Minute || one.Revision != 1 {
 			t.Errorf("%+v", one)
 		}
-		times := s.made(one)
+		times := s.fires(one)
 		if again := slices.CompactFunc(slices.Clone(times), time.Time.Equal); len(again) != len(times) || len(times) < 20 || len(times) > 22 {
 			t.Errorf("%s: %d runs, %d fire times", one.Name, len(times), len(again))
 		}

@@ -31,10 +31,15 @@ var policies = []biztype.Policy{{Name: "report.make", Number: 1, Group: "reports
 // cluster makes the tables.
 func cluster(t testing.TB) tocsin.Config {
 	t.Helper()
-	cfg := tocsin.Config{
+	return apply(t, tocsin.Config{
 		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)},
 		Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
-	}
+	})
+}
+
+// apply makes the tables of a config.
+func apply(t testing.TB, cfg tocsin.Config) tocsin.Config {
+	t.Helper()
 	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,12 +56,18 @@ func newSite(t testing.TB) *site {
 
 func openSite(t testing.TB, cfg tocsin.Config) *site {
 	t.Helper()
+	return openSiteOn(t, cfg, devtest.DSN(t))
+}
+
+// openSiteOn opens a site whose own statements go to a server.
+func openSiteOn(t testing.TB, cfg tocsin.Config, dsn string) *site {
+	t.Helper()
 	s, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	db, err := sql.Open("mysql", devtest.DSN(t)+"?parseTime=true")
+	db, err := sql.Open("mysql", dsn+"?parseTime=true")
 	if err != nil {
 		t.Fatal(err)
 	}
