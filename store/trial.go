@@ -24,15 +24,14 @@ type Flaw struct {
 	Err      error  // the reason: mysql.ClassOf tells a missing table from a missing right
 }
 
-// Trial tries what nodes, clients, sweepers and purges do with every table of a server's usable databases.
-func (s *Store) Trial(ctx context.Context, server int) (flaws []Flaw, user string, err error) {
-	return s.TrialOf(ctx, server, usual)
-}
-
-// TrialOf tries some rights on the tables of a server's usable databases, without effect: the statements match no row. It
-// names at most maxFlaws tables of a database for each verb. The error concerns the whole server.
-func (s *Store) TrialOf(ctx context.Context, server int, rights Rights) (flaws []Flaw, user string, err error) {
+// Trial tries rights on the tables of a server's usable databases, without effect: the statements match no row. nil stands
+// for those of nodes, clients, sweepers and purges together. It names at most maxFlaws tables of a database for each verb.
+// The error concerns the whole server.
+func (s *Store) Trial(ctx context.Context, server int, rights Rights) (flaws []Flaw, user string, err error) {
 	sv := s.servers[server]
+	if rights == nil {
+		rights = usual
+	}
 	if user, err = s.User(ctx, server); err != nil {
 		return nil, "", err
 	}

@@ -39,8 +39,7 @@ type Servers interface {
 	Check(ctx context.Context, server int) error
 	Facts(ctx context.Context, server int) (store.Facts, error)
 	Commit(ctx context.Context, server int) (tried bool, err error)
-	Trial(ctx context.Context, server int) (flaws []store.Flaw, user string, err error)
-	TrialOf(ctx context.Context, server int, rights store.Rights) (flaws []store.Flaw, user string, err error)
+	Trial(ctx context.Context, server int, rights store.Rights) (flaws []store.Flaw, user string, err error)
 	Sightings(ctx context.Context, server int) []mysql.Sighting
 }
 

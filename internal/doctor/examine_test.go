@@ -29,9 +29,7 @@ func (w ward) Facts(ctx context.Context, i int) (store.Facts, error) {
 
 func (w ward) Commit(context.Context, int) (bool, error) { return true, nil }
 
-func (w ward) Trial(context.Context, int) ([]store.Flaw, string, error) { return nil, "toc@%", nil }
-
-func (w ward) TrialOf(context.Context, int, store.Rights) ([]store.Flaw, string, error) {
+func (w ward) Trial(context.Context, int, store.Rights) ([]store.Flaw, string, error) {
 	return nil, "toc@%", nil
 }
 

@@ -31,12 +31,8 @@ func (p Patient) trials(ctx context.Context, i int) []Check {
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialPatience*p.Timeout)
 	defer cancel()
-	if p.Roles != "" {
-		flaws, user, err := p.Servers.TrialOf(ctx, i, p.Rights)
-		return append([]Check{committed}, RightsOf(p.Roles, flaws, user, err)...)
-	}
-	flaws, user, err := p.Servers.Trial(ctx, i)
-	return append([]Check{committed}, Rights(flaws, user, err)...)
+	flaws, user, err := p.Servers.Trial(ctx, i, p.Rights)
+	return append([]Check{committed}, Rights(p.Roles, flaws, user, err)...)
 }
 
 // trialPatience is how many times longer than one question a trial of all tables may take.
@@ -73,13 +69,9 @@ func Commit(tried bool, took time.Duration, err error) Check {
 	return good(name, "a write is committed in %s", took)
 }
 
-// Rights judges the flaws of tables: missing tables, and tables that the user may not use.
-func Rights(flaws []store.Flaw, user string, err error) []Check {
-	return RightsOf("", flaws, user, err)
-}
-
-// RightsOf is Rights for a user that has some roles only.
-func RightsOf(roles string, flaws []store.Flaw, user string, err error) []Check {
+// Rights judges the flaws of tables: missing tables, and tables that a user may not use who has some roles, or "" for all that
+// nodes, clients and purges do.
+func Rights(roles string, flaws []store.Flaw, user string, err error) []Check {
 	if err != nil {
 		return []Check{bad(Fail, "rights", err.Error(), "mend the server first")}
 	}
