@@ -147,53 +147,49 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 // Create stores a new schedule, active, and makes its first runs. If the name is taken, the error is ErrExists. One that has no
 // fire time left, as its end is past, is ErrInvalid.
 func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) {
-	return through(ctx, s, "create", d.Name, d.BizType, func(ctx context.Context) (Schedule, error) { return s.createOne(ctx, d) })
-}
-
-func (s *Schedules) createOne(ctx context.Context, d Definition) (Schedule, error) {
-	if err := d.Validate(); err != nil {
-		return Schedule{}, err
-	}
-	types, err := s.types(ctx)
-	if err != nil {
-		return Schedule{}, err
-	}
-	found, err := s.named(ctx, types, d.Name)
-	if errors.Is(err, ErrAmbiguous) { // others are being created at this moment, perhaps
-		return Schedule{}, exists(d.Name)
-	}
-	if err != nil {
-		return Schedule{}, err
-	}
-	if found[d.Name] != nil {
-		return Schedule{}, exists(d.Name)
-	}
-	r, err := s.create(ctx, place{types: types}, d)
-	if err != nil {
-		return Schedule{}, err
-	}
-	made := []Applied{{Name: d.Name, Verdict: Created, ID: r.ID}}
-	if s.alone(ctx, types, made); made[0].Err != nil {
-		return Schedule{}, made[0].Err
-	}
-	return r.Schedule, nil
+	return through(ctx, s, "create", d.Name, d.BizType, func(ctx context.Context) (Schedule, error) {
+		if err := d.Validate(); err != nil {
+			return Schedule{}, err
+		}
+		types, err := s.types(ctx)
+		if err != nil {
+			return Schedule{}, err
+		}
+		found, err := s.named(ctx, types, d.Name)
+		if errors.Is(err, ErrAmbiguous) { // others are being created at this moment, perhaps
+			return Schedule{}, exists(d.Name)
+		}
+		if err != nil {
+			return Schedule{}, err
+		}
+		if found[d.Name] != nil {
+			return Schedule{}, exists(d.Name)
+		}
+		r, err := s.create(ctx, place{types: types}, d)
+		if err != nil {
+			return Schedule{}, err
+		}
+		made := []Applied{{Name: d.Name, Verdict: Created, ID: r.ID}}
+		if s.alone(ctx, types, made); made[0].Err != nil {
+			return Schedule{}, made[0].Err
+		}
+		return r.Schedule, nil
+	})
 }
 
 // Update is Apply of one schedule that exists. If revision is not 0, the schedule must have it, or the error is ErrRevision.
 func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (Applied, error) {
-	return through(ctx, s, "update", d.Name, d.BizType, func(ctx context.Context) (Applied, error) { return s.update(ctx, d, revision) })
-}
-
-func (s *Schedules) update(ctx context.Context, d Definition, revision uint32) (Applied, error) {
-	if err := d.Validate(); err != nil {
-		return Applied{}, err
-	}
-	found, types, err := s.find(ctx, d.Name)
-	if err != nil {
-		return Applied{}, err
-	}
-	a := s.applyOne(ctx, place{types: types}, d, found, false, revision)
-	return a, a.Err
+	return through(ctx, s, "update", d.Name, d.BizType, func(ctx context.Context) (Applied, error) {
+		if err := d.Validate(); err != nil {
+			return Applied{}, err
+		}
+		found, types, err := s.find(ctx, d.Name)
+		if err != nil {
+			return Applied{}, err
+		}
+		a := s.applyOne(ctx, place{types: types}, d, found, false, revision)
+		return a, a.Err
+	})
 }
 
 // Edit changes a schedule that was read before, unless somebody has changed it since (ErrRevision) or it is gone

@@ -18,41 +18,39 @@ import (
 // each revision. Transactions that create one name with different biz_ids at the same time may both commit; then calls by
 // that name are ErrAmbiguous.
 func (s *Schedules) ApplyTx(ctx context.Context, tx tocsin.Tx, d Definition) (Applied, error) {
-	return through(ctx, s, "apply", d.Name, d.BizType, func(ctx context.Context) (Applied, error) { return s.applyTx(ctx, tx, d) })
-}
-
-func (s *Schedules) applyTx(ctx context.Context, tx tocsin.Tx, d Definition) (Applied, error) {
-	if err := d.Validate(); err != nil {
-		return Applied{}, err
-	}
-	layout := s.tables.Layout()
-	table := layout.TableOf((&row{Schedule: Schedule{Definition: d.WithDefaults()}}).subject())
-	if err := s.tables.HeldIn(ctx, tx, layout.DatabaseOf(table)); err != nil {
-		return Applied{}, err
-	}
-	types, err := s.types(ctx)
-	if err != nil {
-		return Applied{}, err
-	}
-	if _, err := types.number(d.BizType); err != nil {
-		return Applied{}, err
-	}
-	h := &here{maker: s.maker, in: tx, table: table}
-	found, err := h.named(ctx, d.Name)
-	if err != nil {
-		return Applied{}, err
-	}
-	if found == nil { // or in another database
-		others, err := s.named(ctx, types, d.Name)
+	return through(ctx, s, "apply", d.Name, d.BizType, func(ctx context.Context) (Applied, error) {
+		if err := d.Validate(); err != nil {
+			return Applied{}, err
+		}
+		layout := s.tables.Layout()
+		table := layout.TableOf((&row{Schedule: Schedule{Definition: d.WithDefaults()}}).subject())
+		if err := s.tables.HeldIn(ctx, tx, layout.DatabaseOf(table)); err != nil {
+			return Applied{}, err
+		}
+		types, err := s.types(ctx)
 		if err != nil {
 			return Applied{}, err
 		}
-		found = others[d.Name]
-	} else {
-		found.BizType = types.name(found.number)
-	}
-	a := s.applyOne(ctx, place{types: types, tx: tx}, d, found, false, 0)
-	return a, a.Err
+		if _, err := types.number(d.BizType); err != nil {
+			return Applied{}, err
+		}
+		h := &here{maker: s.maker, in: tx, table: table}
+		found, err := h.named(ctx, d.Name)
+		if err != nil {
+			return Applied{}, err
+		}
+		if found == nil { // or in another database
+			others, err := s.named(ctx, types, d.Name)
+			if err != nil {
+				return Applied{}, err
+			}
+			found = others[d.Name]
+		} else {
+			found.BizType = types.name(found.number)
+		}
+		a := s.applyOne(ctx, place{types: types, tx: tx}, d, found, false, 0)
+		return a, a.Err
+	})
 }
 
 // named reads and locks the schedule of a name in the database of a caller's transaction, which may have written it; nil: there
