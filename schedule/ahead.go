@@ -51,6 +51,6 @@ func (h *here) takeBack(ctx context.Context) (made Made, err error) {
 	if _, err := h.exec(ctx, forgetOpen, uint64(r.ID)); err != nil {
 		return made, err
 	}
-	made = Made{Runs: len(w.fires), Next: w.next, Name: r.Name, BizType: r.number, Back: before}
+	made = Made{Runs: len(w.fires), Name: r.Name, BizType: r.number, Back: before}
 	return made, h.moveCursor(ctx, before, w)
 }

@@ -79,15 +79,14 @@ func (m *maker) scanDue(rows *sql.Rows) (d Due, err error) {
 type Made struct {
 	Runs       int       // made
 	PassedOver int       // fire times that were missed, and no run was made for
-	Next       time.Time // next_fire now; zero: the schedule is not active, or has ended
 	Name       string    // of the schedule, if a window was made
 	BizType    uint64    // number of its biz type, likewise
 	Back       time.Time // made_until before it was taken back: it was too far ahead; zero: it was not
 }
 
 // Make makes the next runs of a schedule, at most MaxRuns and two Steps ahead. If another maker was faster, or the schedule
-// was changed, there is nothing to do, or other runs are made. If a Make is not complete, Next is still near, and the
-// schedule is Due again. It may be repeated after any error.
+// was changed, there is nothing to do, or other runs are made. If a Make is not complete, the next fire time is still near,
+// and the schedule is Due again. It may be repeated after any error.
 //
 // A schedule whose runs count as made until more than 25 minutes ahead, by the database's clock and by this machine's, is taken
 // back to now: the database's clock was ahead when they were made. See Ahead.
@@ -98,11 +97,7 @@ func (m *maker) Make(ctx context.Context, id tocsin.JobID) (made Made, err error
 			made, err = h.takeBack(ctx)
 			return err
 		}
-		if h.row == nil || h.row.State != Active {
-			return nil
-		}
-		made.Next = h.row.NextFire
-		if h.row.NextFire.After(h.now.Add(Step)) {
+		if h.row == nil || h.row.State != Active || h.row.NextFire.After(h.now.Add(Step)) {
 			return nil
 		}
 		before := h.row.MadeUntil
@@ -110,7 +105,7 @@ func (m *maker) Make(ctx context.Context, id tocsin.JobID) (made Made, err error
 		if err != nil {
 			return err
 		}
-		made = Made{Runs: len(w.fires), PassedOver: w.passedOver, Next: w.next, Name: h.row.Name, BizType: h.row.number}
+		made = Made{Runs: len(w.fires), PassedOver: w.passedOver, Name: h.row.Name, BizType: h.row.number}
 		return h.moveCursor(ctx, before, w)
 	})
 	if err != nil {

@@ -88,12 +88,10 @@ SELECT /* tocsin deaths */
     {table_no},
     biz_type,
     COUNT(*),
-    MAX(job_id),
-    MAX(action_time)
+    MAX(job_id)
 FROM (
     SELECT
         biz_type,
-        action_time,
         job_id
     FROM {table} FORCE INDEX (idx_due)
     WHERE status = 4
@@ -132,7 +130,6 @@ type Deaths struct {
 	Type  uint64
 	Rows  int
 	Job   tocsin.JobID // one of them
-	Last  int64        // when the latest became dead
 }
 
 // Deaths counts rows that became dead, by table and biz type. A table that can't be read is named in the error and hides no
@@ -140,10 +137,8 @@ type Deaths struct {
 func (s *Store) Deaths(ctx context.Context, q DeathsQuery) ([]Deaths, error) {
 	all, failed, err := across(ctx, s, s.servers[q.Server], q.Tables, question[Deaths]{
 		verb: "count dead rows of", statement: deaths,
-		in: slots{"from": instant(q.From), "until": instant(q.Until), "types": q.Types, "limit": q.Limit},
-		scan: into(func(d *Deaths) []any {
-			return []any{&d.Table, &d.Type, &d.Rows, &d.Job, (*instant)(&d.Last)}
-		}),
+		in:   slots{"from": instant(q.From), "until": instant(q.Until), "types": q.Types, "limit": q.Limit},
+		scan: into(func(d *Deaths) []any { return []any{&d.Table, &d.Type, &d.Rows, &d.Job} }),
 	})
 	return all, joined(failed, err)
 }

@@ -2,6 +2,7 @@ package sweeper
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,31 @@ func TestErrNamesWhatIsLeftAgainstAllWill(t *testing.T) {
 	}
 }
 
+// wantExported wants counters and gauges, by name without the prefix and by label, and no other ones of the same names but zero.
+func wantExported(t *testing.T, registry *prometheus.Registry, want map[string]float64, names ...string) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		name := strings.TrimPrefix(f.GetName(), "tocsin_sweeper_")
+		for _, metric := range f.GetMetric() {
+			key := name
+			for _, label := range metric.GetLabel() {
+				key += " " + label.GetValue()
+			}
+			if value := metric.GetCounter().GetValue() + metric.GetGauge().GetValue(); value != 0 && slices.Contains(names, name) {
+				got[key] = value
+			}
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestMetricsTellHowASweepEnded(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -53,24 +79,7 @@ func TestMetricsTellHowASweepEnded(t *testing.T) {
 	m.observe(Result{})
 	m.observe(Result{TimedOut: true, Left: map[string]int{"a (no time left)": 5}})
 	m.observe(Result{TimedOut: true, Failed: []string{"db1"}, Left: map[string]int{"a (server failed)": 2, "b (paused)": 1}})
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended, left := map[string]float64{}, 0.0
-	for _, f := range families {
-		switch f.GetName() {
-		case "tocsin_sweeper_sweeps_total":
-			for _, metric := range f.GetMetric() {
-				ended[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
-			}
-		case "tocsin_sweeper_left":
-			left = f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	if want := map[string]float64{"ok": 1, "timed_out": 1, "failed": 1}; !maps.Equal(ended, want) || left != 3 {
-		t.Errorf("sweeps ended %v, want %v; %v left by the last, want 3", ended, want, left)
-	}
+	wantExported(t, registry, map[string]float64{"sweeps_total ok": 1, "sweeps_total timed_out": 1, "sweeps_total failed": 1, "left": 3}, "sweeps_total", "left")
 }
 
 func TestSweepsCountWhatBecameOfTheirTasks(t *testing.T) {
@@ -80,25 +89,10 @@ func TestSweepsCountWhatBecameOfTheirTasks(t *testing.T) {
 	for range 2 {
 		m.observe(Result{Overdue: 9, Claimed: 7, Counts: Counts{Delivered: 3, Retried: 2, Dead: 1, Skipped: 3}, Elsewhere: 2, InDelivery: 1})
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, metric := range f.GetMetric() {
-			switch name := strings.TrimPrefix(f.GetName(), "tocsin_sweeper_"); name {
-			case "claimed_total", "overdue_total", "last_claimed":
-				got[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-			case "tasks_total":
-				got[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
-			}
-		}
-	}
-	want := map[string]float64{"overdue_total": 18, "claimed_total": 14, "last_claimed": 7, "delivered": 6, "retried": 4, "dead": 2, "skipped": 6, "elsewhere": 4}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	wantExported(t, registry, map[string]float64{
+		"overdue_total": 18, "claimed_total": 14, "last_claimed": 7, "tasks_total delivered": 6, "tasks_total retried": 4, "tasks_total dead": 2,
+		"tasks_total skipped": 6, "tasks_total elsewhere": 4,
+	}, "overdue_total", "claimed_total", "last_claimed", "tasks_total")
 }
 
 // What is done beside delivering is counted in all, and by each sweep since the one before.
@@ -112,19 +106,5 @@ func TestSweepsCountWhatTheyDoBesideDelivering(t *testing.T) {
 	s.metrics.observe(Result{Upkeep: s.sinceLast()})
 	done[RunsMade] = 5
 	s.metrics.observe(Result{Upkeep: s.sinceLast()})
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, metric := range f.GetMetric() {
-			if value := metric.GetCounter().GetValue() + metric.GetGauge().GetValue(); strings.Contains(f.GetName(), "upkeep") && value != 0 {
-				got[strings.TrimPrefix(f.GetName(), "tocsin_sweeper_")+" "+metric.GetLabel()[0].GetValue()] = value
-			}
-		}
-	}
-	if want := map[string]float64{"upkeep_total runs_made": 5, "upkeep_total alarms_raised": 1, "last_upkeep runs_made": 2}; !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	wantExported(t, registry, map[string]float64{"upkeep_total runs_made": 5, "upkeep_total alarms_raised": 1, "last_upkeep runs_made": 2}, "upkeep_total", "last_upkeep")
 }
