@@ -102,7 +102,7 @@ func (b *beginning) run(ctx context.Context) error {
 	switch {
 	case b.Deadline != 0:
 		for _, id := range b.Replaced {
-			if _, err := b.exec(ctx, cancelReplaced, b.replacedBy(), uint64(id)); err != nil {
+			if _, err := b.exec(ctx, cancelReplaced, "replaced: by the run "+b.me.name(), uint64(id)); err != nil {
 				return err
 			}
 		}
@@ -117,8 +117,6 @@ func (b *beginning) run(ctx context.Context) error {
 	_, err := b.exec(ctx, putOffRun, milli(b.Next), uint64(b.me.id))
 	return err
 }
-
-func (b *beginning) replacedBy() string { return "replaced: by the run " + b.me.name() }
 
 // readMe locks the run. Primary key. Parameter: job_id.
 const readMe = `SELECT /* tocsin schedule begin */` + siblingColumns + `, version, claimed_by, gmt_modified > gmt_create

@@ -44,15 +44,21 @@ func (s *site) purging() PurgeConfig {
 
 func (s *site) purge(cfg PurgeConfig) PurgeResult {
 	s.t.Helper()
-	p, err := NewPurger(cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r, err := p.Purge(s.t.Context())
+	r, err := s.tryPurge(cfg)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return r
+}
+
+// tryPurge is purge where something fails.
+func (s *site) tryPurge(cfg PurgeConfig) (PurgeResult, error) {
+	s.t.Helper()
+	p, err := NewPurger(cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p.Purge(s.t.Context())
 }
 
 // fill has tasks on both sides of every line that Purge draws.
@@ -142,11 +148,7 @@ func TestPurgeGoesRoundAMissingTable(t *testing.T) {
 	s := newSite(t, small)
 	s.fill()
 	s.exec("DROP TABLE " + s.layout.Table(2))
-	p, err := NewPurger(s.purging())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Purge(t.Context())
+	r, err := s.tryPurge(s.purging())
 	if err == nil || strings.Count(err.Error(), s.layout.Table(2)) != 2 { // the wrap names it, and the server's own message
 		t.Errorf("error %v", err)
 	}
@@ -201,11 +203,7 @@ func TestPurgeLeavesATableThatStaysLockedOrRefuses(t *testing.T) {
 			if _, err := tx.Exec(strings.ReplaceAll(c.fault, "{table}", s.layout.Table(1))); err != nil {
 				t.Fatal(err)
 			}
-			p, err := NewPurger(s.purging())
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := p.Purge(t.Context())
+			r, err := s.tryPurge(s.purging())
 			if mysql.ClassOf(err) != c.class || r.Timeouts != c.timeouts || r.Types["short"] != (Removed{60, 60, 0}) || r.Tables != 3 {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -221,11 +219,7 @@ func TestPurgeWithoutPoliciesIsAnErrorAndWithSomeGoesOn(t *testing.T) {
 	for n, want := range []int{0, 20} {
 		cfg := s.purging()
 		cfg.Policies = func(context.Context) ([]biztype.Policy, error) { return purgePolicies[:n], broken }
-		p, err := NewPurger(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r, err := p.Purge(t.Context()); !errors.Is(err, broken) || r.Total().Done != want {
+		if r, err := s.tryPurge(cfg); !errors.Is(err, broken) || r.Total().Done != want {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
