@@ -372,9 +372,19 @@ func TestAllSchedulesAreListedInPages(t *testing.T) {
 	if got := names(Query{Limit: 7}); len(got) != 30 || !slices.IsSorted(got) {
 		t.Errorf("%v", got)
 	}
-	for want, q := range map[int]Query{10: {App: "billing", Limit: 3}, 20: {BizType: "report.make", Limit: 100}, 9: {BizType: "mail.send", State: Active, Limit: 9}, 1: {State: Inactive, Limit: 9}} {
-		if got := names(q); len(got) != want {
-			t.Errorf("%+v: %v", q, got)
+	sees := func(seen ...string) func(string) bool {
+		return func(name string) bool { return slices.Contains(seen, name) }
+	}
+	for _, c := range []struct {
+		want int
+		q    Query
+	}{
+		{10, Query{App: "billing", Limit: 3}}, {20, Query{BizType: "report.make", Limit: 100}}, {9, Query{BizType: "mail.send", State: Active, Limit: 9}},
+		{1, Query{State: Inactive, Limit: 9}}, {10, Query{Sees: sees("mail.send"), Limit: 30}}, {0, Query{Sees: sees(), Limit: 30}},
+		{20, Query{BizType: "report.make", Sees: sees("report.make", "mail.send"), Limit: 30}}, {0, Query{BizType: "report.make", Sees: sees("mail.send"), Limit: 30}},
+	} {
+		if got := names(c.q); len(got) != c.want {
+			t.Errorf("%+v: %v, want %d", c.q, got, c.want)
 		}
 	}
 	for _, q := range []Query{{}, {Limit: MaxListed + 1}} {

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -49,28 +48,5 @@ func TestOnlyAScheduleAsItWasReadIsChanged(t *testing.T) {
 	}
 	if err := s.DeleteRead(t.Context(), first); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
-	}
-}
-
-func TestAListKeepsToBizTypes(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	mail := every("b", "1m")
-	mail.BizType = "mail.send"
-	s.create(every("a", "1m"))
-	s.create(mail)
-	for want, q := range map[string]Query{
-		"[a b]": {}, "[b]": {Sees: func(name string) bool { return name == "mail.send" }}, "[]": {Sees: func(string) bool { return false }},
-		"[a]": {BizType: "report.make", Sees: func(string) bool { return true }},
-	} {
-		q.Limit = 10
-		all, err := s.List(t.Context(), q)
-		names := []string{}
-		for _, one := range all {
-			names = append(names, one.Name)
-		}
-		if got := fmt.Sprint(names); got != want || err != nil {
-			t.Errorf("%s, want %s: %v", got, want, err)
-		}
 	}
 }

@@ -95,11 +95,6 @@ func TestClaimersNeverTakeOneRowTwice(t *testing.T) {
 func TestClaimBehindAFence(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
-	var entries []duequeue.Entry
-	for table := range small.Total() {
-		b.add(task{id: id(table, 1)})
-		entries = append(entries, b.entry(id(table, 1)))
-	}
 	own := func(group, node string, revisions map[int]int64) {
 		var not *Unowned
 		if err := b.Own(t.Context(), group, node, revisions); err != nil && (!errors.As(err, &not) || len(not.Failed) > 0) {
@@ -110,20 +105,23 @@ func TestClaimBehindAFence(t *testing.T) {
 	own("g", "other", map[int]int64{1: 6})
 	own("g", "late", map[int]int64{2: 4})  // an older revision than mine
 	own("h", "other", map[int]int64{0: 9}) // another group
-	rows, err := b.Claim(t.Context(), Claim{Rows: entries, By: "me", Hold: time.Minute, Fence: &Fence{Group: "g", Node: "me"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []int
-	for _, r := range rows {
-		got = append(got, r.JobID.Table())
-	}
-	if !slices.Equal(got, []int{0, 2}) {
-		t.Errorf("claimed in tables %v, want 0 and 2", got)
-	}
-	for _, table := range []int{1, 3} {
-		if r := b.row(id(table, 1)); r.Status != tocsin.Pending {
-			t.Errorf("table %d is %s", table, r.Status)
+	for n, known := range []map[tocsin.JobID]*Row{nil, {}} {
+		var entries []duequeue.Entry
+		for table := range small.Total() {
+			b.add(task{id: id(table, n)})
+			entries = append(entries, b.entry(id(table, n)))
+			if known != nil {
+				known[id(table, n)] = new(b.row(id(table, n)))
+			}
+		}
+		rows, err := b.Claim(t.Context(), Claim{Rows: entries, By: "me", Hold: time.Minute, Fence: &Fence{Group: "g", Node: "me"}, Known: known})
+		if got := idsOfRows(rows); err != nil || !slices.Equal(got, []tocsin.JobID{id(0, n), id(2, n)}) {
+			t.Errorf("known %t: claimed %v, %v, want those of tables 0 and 2", known != nil, got, err)
+		}
+		for _, table := range []int{1, 3} {
+			if r := b.row(id(table, n)); r.Status != tocsin.Pending {
+				t.Errorf("known %t: table %d is %s", known != nil, table, r.Status)
+			}
 		}
 	}
 }

@@ -135,16 +135,6 @@ func TestLoadReadsWholePendingRows(t *testing.T) {
 	}
 }
 
-func TestLoadNamesIDsOfNoTable(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	b.add(task{id: id(0, 1)})
-	loaded, err := b.Load(t.Context(), 0, []tocsin.JobID{id(4, 1), id(0, 1)})
-	if err != nil || len(loaded.Rows) != 1 || loaded.Failed[4] == nil {
-		t.Errorf("%v, %+v", err, loaded)
-	}
-}
-
 // Ids are cut into statements of bounded size; none is lost, doubled or put
 // into another table's.
 func TestIDsAreCutByTable(t *testing.T) {

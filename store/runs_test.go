@@ -145,17 +145,6 @@ func TestARefusedRunLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestRunsOfAnUnknownTableAreRefused(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	if _, err := b.Runs(t.Context(), RunsQuery{JobID: id(4, 1), Limit: 1}); err == nil || !strings.Contains(err.Error(), "table 4") {
-		t.Errorf("%v", err)
-	}
-	if sent, err := b.RecordRuns(t.Context(), 0, []*Run{run(id(4, 1), nil)}); err == nil || sent {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestPlansOfRuns(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)

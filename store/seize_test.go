@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
 )
 
 // Known rows are claimed as they were read, by one packet. Rows that have changed since are left alone.
@@ -93,20 +92,6 @@ func TestAClaimOfKnownRowsReadsThoseWithAnotherVersion(t *testing.T) {
 	}
 	if rows[0].Version != 0 || rows[0].Payload != "as read" || rows[1].Version != 7 || rows[1].Payload != "stored" {
 		t.Errorf("%+v", rows)
-	}
-}
-
-func TestAFenceIsReadWhetherOrNotTheRowsAreKnown(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	b.add(task{id: id(0, 1), action: b.clock() - 5000})
-	row := b.row(id(0, 1))
-	rows, err := b.Claim(t.Context(), Claim{
-		By: "node-a", Hold: time.Minute, Rows: []duequeue.Entry{b.entry(id(0, 1))},
-		Known: map[tocsin.JobID]*Row{row.JobID: &row}, Fence: &Fence{Group: "g", Node: "node-a"},
-	})
-	if err != nil || len(rows) != 0 {
-		t.Errorf("%v, claimed %d rows of a table that was never taken", err, len(rows))
 	}
 }
 

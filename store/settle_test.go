@@ -227,12 +227,3 @@ func TestSettleCutsTheReason(t *testing.T) {
 		}
 	}
 }
-
-func TestSettleRefusesWhatTheServerDoesNotHold(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	_, err := b.Settle(t.Context(), 0, []Outcome{{JobID: id(4, 1)}})
-	if err == nil || !strings.Contains(err.Error(), "has no table 4") {
-		t.Errorf("error %v", err)
-	}
-}

@@ -182,3 +182,26 @@ func TestASickTableHidesNoOther(t *testing.T) {
 		})
 	}
 }
+
+func TestATableBeyondTheLayoutIsRefused(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	asks := b.writes(4)
+	asks["load"] = func(ctx context.Context) (int, error) {
+		loaded, err := b.Load(ctx, 0, []tocsin.JobID{id(4, 1)})
+		return 0, joined(loaded.Failed, err)
+	}
+	asks["runs"] = func(ctx context.Context) (int, error) {
+		_, err := b.Runs(ctx, RunsQuery{JobID: id(4, 1), Limit: 1})
+		return 0, err
+	}
+	asks["record"] = func(ctx context.Context) (int, error) {
+		_, err := b.RecordRuns(ctx, 0, []*Run{run(id(4, 1), nil)})
+		return 0, err
+	}
+	for _, what := range []string{"claim", "claim what is known", "settle", "own", "purge", "redrive", "bury", "load", "runs", "record"} {
+		if _, err := asks[what](t.Context()); err == nil || !strings.Contains(err.Error(), "table 4") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
