@@ -77,7 +77,7 @@ func (w *walk) failure(verb string) error {
 	return nil
 }
 
-// paged calls page until it reports that there is no more, and pauses after each as long as the page took.
+// paged calls page until there is no more, and pauses after each page for as long as it took.
 func paged(ctx context.Context, page func() (more bool, err error)) error {
 	for {
 		began := time.Now()
