@@ -21,7 +21,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
-	"github.com/tocsinhq/tocsin/sink/webhook"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // Who may start a row, as the layout rows of the databases say. A node of the other

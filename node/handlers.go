@@ -100,7 +100,7 @@ func (h *Handlers) Use(middleware ...func(next HandlerFunc) HandlerFunc) {
 
 // UseCallbacks wraps all HTTP callbacks of the node as Use wraps handlers. Each delivery
 // is of one task, unless the type's webhook has a batch. The context that a middleware passes on may have headers for the
-// request, from WithHeaders of package sink/webhook. A middleware is called again for a
+// request, from WithHeaders of package webhook. A middleware is called again for a
 // biz type whose target or secrets have changed.
 func (h *Handlers) UseCallbacks(middleware ...func(next HandlerFunc) HandlerFunc) {
 	h.callbacks = appendTo(h.callbacks, middleware)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/sink/webhook"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // targets finds where the tasks of a policy go: a webhook if it names one, else

@@ -20,8 +20,8 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator/cluster"
 	"github.com/tocsinhq/tocsin/schedule"
-	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // diagnosis is the JSON of `doctor`.
