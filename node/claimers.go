@@ -9,7 +9,6 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/presence"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -25,7 +24,7 @@ const (
 // claimers is the node's place in a group in which nobody owns tables. It works on all tables: on those that the group
 // leaves to it first, on the others a little later. Claims decide who gets a row.
 type claimers struct {
-	*presence.Presence
+	*assign.Rows
 	intake     intake
 	scan       scan
 	databaseOf func(table int) int
@@ -37,12 +36,12 @@ type claimers struct {
 	wrong []int  // databases
 }
 
-func newClaimers(cfg Config, s *store.Store, about presence.About) (*claimers, error) {
+func newClaimers(cfg Config, s *store.Store, info assign.NodeInfo) (*claimers, error) {
 	layout := cfg.Tables.Layout
 	c := &claimers{databaseOf: layout.DatabaseOf, looks: make([]look, layout.Total())}
 	var err error
-	c.Presence, err = presence.New(presence.Config{
-		Tables: s, Layout: layout, Group: cfg.Group, Node: cfg.Name, About: about,
+	c.Rows, err = assign.NewRows(assign.RowsConfig{
+		Tables: s, Layout: layout, Group: cfg.Group, Node: cfg.Name, Weight: cfg.Weight, Info: info,
 		Changed: c.lead, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	return c, err
@@ -53,7 +52,7 @@ func newClaimers(cfg Config, s *store.Store, about presence.About) (*claimers, e
 func (c *claimers) Run(ctx context.Context) error {
 	c.begin()
 	defer context.AfterFunc(ctx, c.stop)() // at once: to remove the node's rows may take a while
-	err := c.Presence.Run(ctx)
+	err := c.Rows.Run(ctx)
 	c.stop()
 	all := make([]int, len(c.looks))
 	for table := range all {
@@ -83,11 +82,11 @@ func (c *claimers) stop() {
 	c.apply()
 }
 
-// lead sets the tables that the node looks at first.
+// lead sets the tables, ascending, that the node looks at first.
 func (c *claimers) lead(first []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.first = slices.Sorted(slices.Values(first))
+	c.first = first
 	c.apply()
 }
 
@@ -133,12 +132,3 @@ func (c *claimers) has(table int) bool {
 	_, mine := slices.BinarySearch(c.first, table)
 	return c.begun && mine
 }
-
-// Owned returns how many tables the node looks at first; it owns none.
-func (c *claimers) Owned() int { return c.First() }
-
-// Wanted is Owned: nobody has to give up anything.
-func (c *claimers) Wanted() int { return c.First() }
-
-// Tell publishes which biz types the node delivers, and which it lacks.
-func (c *claimers) Tell(t assign.Told) { c.Presence.Tell(presence.Told(t)) }

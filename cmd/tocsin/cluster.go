@@ -16,9 +16,9 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/ownership"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -298,7 +298,7 @@ func awaitDrained(ctx context.Context, keys *assign.Registry, d *drained, timeou
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("node %s still has %s after %s, %s, and drains on: what it has in hand there is not stored yet, see its log",
-				d.Node, plural(len(left), "table"), timeout, ranges(ownership.Ranges(left)))
+				d.Node, plural(len(left), "table"), timeout, ranges(cluster.Ranges(left)))
 		}
 		if err := wait.For(ctx, drainEvery); err != nil {
 			return err

@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"biztype":                {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/name", "internal/seam", "internal/yamlfile"},
 	"duequeue":               {"."},
 	"store":                  {".", "duequeue", "biztype", "internal/client", "internal/layoutrow", "internal/mysql", "internal/payloadmark", "internal/seam"},
-	"assign":                 {".", "internal/loglimit", "internal/name", "internal/seam"},
+	"assign":                 {".", "store", "internal/loglimit", "internal/name", "internal/seam"},
 	"scanner":                {".", "duequeue", "store", "internal/loglimit"},
 	"dispatcher":             {".", "biztype", "duequeue", "schedule", "store", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
 	"webhook":                {"."},
@@ -28,11 +28,10 @@ var mayImport = map[string][]string{
 	"upkeep":                 {".", "biztype", "duequeue", "outbox", "schedule", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/outboxrow", "internal/wait"},
 	"operator":               {".", "biztype", "duequeue", "store", "internal/mysql", "internal/runkey", "internal/wait"},
 	"schedule":               {".", "biztype", "schedule/firetimes", "store", "internal/bizkey", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/payloadmark", "internal/runkey", "internal/wait", "internal/yamlfile"},
-	"operator/cluster":       {".", "assign", "biztype", "dispatcher", "node", "presence", "store", "internal/doctor", "internal/mysql", "internal/ownership", "internal/why"},
-	"presence":               {".", "store", "internal/loglimit", "internal/name"},
+	"operator/cluster":       {".", "assign", "biztype", "dispatcher", "node", "store", "internal/doctor", "internal/mysql", "internal/why"},
 	"history":                {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
-	"node":                   {".", "assign", "health", "history", "outbox", "presence", "relay", "scanner", "dispatcher", "schedule", "sweeper", "upkeep", "duequeue", "store", "biztype", "webhook", "internal/..."},
+	"node":                   {".", "assign", "health", "history", "outbox", "relay", "scanner", "dispatcher", "schedule", "sweeper", "upkeep", "duequeue", "store", "biztype", "webhook", "internal/..."},
 	"node/nodetest":          {".", "biztype", "ddl", "node", "outbox", "relay", "tocsintest", "webhook", "internal/runkey", "internal/seam"},
 	"schedule/firetimes":     {},
 	"tocsintest":             {".", "ddl", "biztype", "outbox", "internal/devserver", "internal/outboxrow", "internal/payloadmark", "internal/seam"},
@@ -79,7 +78,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "health", "history", "presence", "relay"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "health", "history", "relay"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {
