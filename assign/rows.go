@@ -45,7 +45,7 @@ type RowsConfig struct {
 	Node       string                // name of this node, to which a random end is added
 	Weight     int                   // share of the tables relative to other nodes; 0: 1
 	Info       NodeInfo              // published in the node's rows; what Tell changes is set by it
-	Changed    func(first []int)     // called when the tables that this node looks at first have changed, ascending; one call at a time
+	Changed    func()                // called when the tables that this node looks at first have changed; one call at a time
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
 }
@@ -169,7 +169,7 @@ func (r *Rows) note(server int, found []store.Attendee) {
 	r.tables.Set(float64(len(now)))
 	r.mu.Unlock()
 	if changed {
-		r.cfg.Changed(now)
+		r.cfg.Changed()
 	}
 }
 
@@ -216,6 +216,14 @@ func (r *Rows) Owned() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.first)
+}
+
+// LooksFirst reports whether this node looks at a table first.
+func (r *Rows) LooksFirst(table int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, first := slices.BinarySearch(r.first, table)
+	return first
 }
 
 // Wanted is Owned: nobody has to give up anything.

@@ -101,7 +101,7 @@ func (f *nodeTables) Depart(_ context.Context, _ int, _, node string) error {
 func attend(t *testing.T, f *nodeTables, name string) (p *Rows, stop func()) {
 	t.Helper()
 	p, err := NewRows(RowsConfig{
-		Tables: f, Layout: tocsin.Layout{Databases: 2, Tables: 4}, Group: "g", Node: name, Changed: func([]int) {},
+		Tables: f, Layout: tocsin.Layout{Databases: 2, Tables: 4}, Group: "g", Node: name, Changed: func() {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestNodesThatComeAndGoShareTheTables(t *testing.T) {
 
 func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 	t.Parallel()
-	p, err := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 1, Tables: 1}, Group: "g", Node: "n", Changed: func([]int) {}})
+	p, err := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 1, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 
 func TestANewerPayloadCountsIfEachServerHasANodeThatKnowsIt(t *testing.T) {
 	t.Parallel()
-	p, err := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 2, Tables: 1}, Group: "g", Node: "n", Changed: func([]int) {}})
+	p, err := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 2, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -188,7 +188,16 @@ func (s sink[T]) Deliver(ctx context.Context, infos []tocsin.Info) []error {
 	if len(tasks) == 0 {
 		return errs
 	}
-	s.place(errs, at, s.handler(ctx, tasks))
+	got := s.handler(ctx, tasks)
+	for k, i := range at {
+		switch {
+		case got == nil: // success of all
+		case k < len(got):
+			errs[i] = got[k]
+		default:
+			errs[i] = short(len(got), len(at))
+		}
+	}
 	return errs
 }
 
@@ -199,18 +208,4 @@ func short(got, tasks int) error {
 		plural = ""
 	}
 	return fmt.Errorf("the batch handler returned %d error%s for %d tasks: return one per task, or nil", got, plural, tasks)
-}
-
-// place puts the handler's answers where their tasks stood; nil means success of all.
-func (sink[T]) place(errs []error, at []int, got []error) {
-	if got == nil {
-		return
-	}
-	for k, i := range at {
-		if k < len(got) {
-			errs[i] = got[k]
-		} else {
-			errs[i] = short(len(got), len(at))
-		}
-	}
 }

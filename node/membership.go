@@ -27,7 +27,7 @@ func (p *parts) join(ctx context.Context) (err error) {
 		p.group = p.claimers
 		return err
 	}
-	etcd := assign.EtcdConfig(p.cfg.Etcd)
+	etcd := p.cfg.Etcd
 	etcd.TLS = p.expires.Watch(etcd.TLS)
 	client, err := assign.Dial(ctx, etcd)
 	if err != nil {
@@ -70,6 +70,6 @@ func (p *parts) hold(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { p.holder.run(ctx) })
 	all.Go(func() { p.holder.runStandIns(ctx) })
-	all.Go(func() { failovers{p.store, p.holder}.run(ctx) })
+	all.Go(func() { p.holder.runFailovers(ctx) })
 	all.Wait()
 }

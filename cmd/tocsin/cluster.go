@@ -61,7 +61,7 @@ func registryOf(ctx context.Context, file config.File) (*assign.Registry, error)
 	if err != nil {
 		return nil, err
 	}
-	return assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, file.Tocsin().Layout.Total())
+	return assign.OpenRegistry(ctx, cfg, cluster, file.Tocsin().Layout.Total())
 }
 
 // registry opens the cluster's keys. They are the caller's to close.

@@ -171,7 +171,7 @@ func patient(file config.File) (p doctor.Patient, closeAll func(), err error) {
 
 // askEtcd wants a read that a majority agrees to, not just an open port.
 func askEtcd(ctx context.Context, cfg node.EtcdConfig, cluster string, tables int) (string, error) {
-	keys, err := assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, tables)
+	keys, err := assign.OpenRegistry(ctx, cfg, cluster, tables)
 	if err != nil {
 		return "", err
 	}
