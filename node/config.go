@@ -102,26 +102,14 @@ func (c Config) mine(p biztype.Policy) bool { return p.WithDefaults().Group == c
 
 func (c Config) withDefaults() Config {
 	c.Logger = loglimit.Or(c.Logger)
-	if c.Ownership == "" {
-		c.Ownership = ByEtcd
-	}
-	if c.Group == "" {
-		c.Group = biztype.CallbackGroup
-	}
+	c.Ownership = cmp.Or(c.Ownership, ByEtcd)
+	c.Group = cmp.Or(c.Group, biztype.CallbackGroup)
 	host, _ := os.Hostname() // a host without a name is handled too
 	c.Name = cmp.Or(c.Name, name.OfHost(host))
-	if c.ScanInterval == 0 {
-		c.ScanInterval = 5 * time.Second
-	}
-	if c.LookAhead == 0 {
-		c.LookAhead = 2 * c.ScanInterval
-	}
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = dispatcher.DefaultDrainTimeout
-	}
-	if c.SweepGrace == 0 {
-		c.SweepGrace = 60 * time.Second
-	}
+	c.ScanInterval = cmp.Or(c.ScanInterval, 5*time.Second)
+	c.LookAhead = cmp.Or(c.LookAhead, 2*c.ScanInterval)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, dispatcher.DefaultDrainTimeout)
+	c.SweepGrace = cmp.Or(c.SweepGrace, 60*time.Second)
 	if c.Getenv == nil {
 		c.Getenv = os.Getenv
 	}

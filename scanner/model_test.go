@@ -159,7 +159,7 @@ func (p *play) ring() {
 // handOver gives a table away, or takes it again.
 func (p *play) handOver() {
 	table := rapid.IntRange(0, playTables-1).Draw(p.t, "table")
-	if !slices.Contains(p.s.Owned(), table) {
+	if !slices.Contains(ownedBy(p.s), table) {
 		p.s.Set([]int{table}, owner)
 		return
 	}
