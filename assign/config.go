@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -84,12 +85,8 @@ func (c Config) Validate() error {
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
 	c.Logger = loglimit.Or(c.Logger)
-	if c.Weight == 0 {
-		c.Weight = 1
-	}
-	if c.TTL == 0 {
-		c.TTL = DefaultTTL
-	}
+	c.Weight = cmp.Or(c.Weight, 1)
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
 	if c.Jumped == nil {
 		c.Jumped = func() time.Time { return time.Time{} }
 	}
@@ -97,11 +94,7 @@ func (c Config) withDefaults() Config {
 		c.ServerOf = func(int) int { return 0 }
 	}
 	c.TTL = time.Duration(math.Ceil(c.TTL.Seconds())) * time.Second
-	if c.LeaveTimeout == 0 {
-		c.LeaveTimeout = DefaultLeaveTimeout
-	}
-	if c.ReplanDelay == 0 {
-		c.ReplanDelay = DefaultReplanDelay
-	}
+	c.LeaveTimeout = cmp.Or(c.LeaveTimeout, DefaultLeaveTimeout)
+	c.ReplanDelay = cmp.Or(c.ReplanDelay, DefaultReplanDelay)
 	return c
 }

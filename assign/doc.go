@@ -1,5 +1,9 @@
-// Package assign is the authority for which node owns which table. The nodes of a group register in etcd and divide the
-// tables among themselves, without a leader.
+// Package assign is the authority for which node looks at which table. A cluster works in one of two ways: the nodes of a
+// group own tables, by keys in etcd (Assign), or nobody owns tables, and all look at all of them (Rows).
+//
+// # By etcd
+//
+// The nodes of a group register in etcd and divide the tables among themselves, without a leader.
 //
 //	/{cluster}/groups/{group}/nodes/{id}    a node's description of itself, under its lease
 //	/{cluster}/groups/{group}/tables/{n}    the owner of table n: its id and lease, under that lease
@@ -54,4 +58,18 @@
 //	a node lacks biz types       it publishes that (Tell); for each of its tables one node that has a type stands in (Config.StandIn)
 //	a node has other databases   it is refused when it registers (ErrForeign). One that already runs goes on and logs it: it
 //	                             keeps its tables, or goes on in claim mode if its lease is lost, until Adopt
+//
+// # By rows
+//
+//	node --- its row, every 5 s ---> table node of every database
+//	     <-- rows younger than 15 s --
+//
+// Every node claims each row before it starts, so Rows decides who is likely to get a row, and never who may have it. Each
+// database has its own list of nodes, so a node that can't reach a database has no part in its tables. From the same list
+// every node computes the same seats: its tables are dealt to the nodes in turn, by weight. Nodes that lack a biz type of
+// the group get tables only if all do. A node looks at its own tables first, and at the others' 250 ms later.
+//
+// While a database can't be read or written, the last list stands. Nodes whose lists differ for a while claim the same rows,
+// some in vain, or leave rows to each other, which start 250 ms late. A node that is killed or frozen is in the lists for
+// 15 s. One that ends removes its rows first.
 package assign

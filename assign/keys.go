@@ -36,11 +36,11 @@ func (s space) tableOf(key string) (int, bool) {
 	return n, ok && err == nil && n >= 0 && strconv.Itoa(n) == text
 }
 
-// NodeInfo is what a node tells about itself in its key.
+// NodeInfo is what a node tells about itself in its key, or in its rows.
 type NodeInfo struct {
 	Version string    `json:"version"`
 	Schema  int       `json:"schema"`           // schema version that its program is for; 0: 1, of a program that does not tell
-	Types   []string  `json:"types"`            // names of the biz types it delivers, sorted; null: not told
+	Types   []string  `json:"types"`            // names of the biz types it delivers, sorted; null: not told, or too many to name in a row
 	Listen  string    `json:"listen,omitempty"` // address of its status page
 	Started time.Time `json:"started"`
 	// Lacks are the biz types of its group that it does not deliver, with the reasons: others stand in for it. null: an
@@ -52,7 +52,7 @@ type NodeInfo struct {
 	Newer map[string]int `json:"newer_payloads,omitempty"`
 }
 
-// nodeRecord is the value of a node's key.
+// nodeRecord is the value of a node's key, and of the column about of its rows.
 type nodeRecord struct {
 	NodeInfo
 	Identity

@@ -12,12 +12,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// How a node comes to its tables, as its keys say. A node whose lease has ended goes on in claim mode, if it lives; it has
+// How a node comes to its tables, as its keys say, or its rows. A node whose lease has ended goes on in claim mode, if it lives; it has
 // no key then.
 const (
 	ModeOwnership = "ownership"
 	ModeDraining  = "draining"
 	ModeLeaving   = "leaving"
+	ModeRows      = "rows"     // nobody owns tables: it claims each row
 	ModeNoLease   = "no lease" // the key was overwritten by hand; its node, or after a TTL another, mends it
 )
 

@@ -34,12 +34,15 @@ func (t Told) equal(o Told) bool {
 	return slices.Equal(t.Types, o.Types) && maps.Equal(t.Lacks, o.Lacks) && maps.Equal(t.Versions, o.Versions) && maps.Equal(t.Newer, o.Newer)
 }
 
-// told returns the biz types that the key publishes.
-func (r nodeRecord) told() Told { return r.NodeInfo.told() }
-
 // Reads reports whether the node delivers tasks of a biz type whose payload has the version by a handler.
 func (i NodeInfo) Reads(bizType string, version int) bool {
 	return slices.Contains(i.Types, bizType) && i.Versions[bizType] >= version
+}
+
+// with returns the description with other biz types.
+func (i NodeInfo) with(t Told) NodeInfo {
+	i.Types, i.Lacks, i.Versions, i.Newer = t.Types, t.Lacks, t.Versions, t.Newer
+	return i
 }
 
 func (i NodeInfo) told() Told { return Told{i.Types, i.Lacks, i.Versions, i.Newer} }
@@ -59,11 +62,10 @@ func (a *Assign) Tell(t Told) {
 
 // infoNow returns the node's current description of itself.
 func (a *Assign) infoNow() NodeInfo {
-	info := a.cfg.Info
 	if told := a.told.Load(); told != nil {
-		info.Types, info.Lacks, info.Versions, info.Newer = told.Types, told.Lacks, told.Versions, told.Newer
+		return a.cfg.Info.with(*told)
 	}
-	return info
+	return a.cfg.Info
 }
 
 // Elsewhere reports whether another live node of the group delivers the biz type; known is false before the group's keys

@@ -216,11 +216,7 @@ func (a *application) insert(ctx context.Context, s *site, db int) error {
 		}
 		s.tables[layout.full()] = true
 	}
-	err := mysql.Retry(ctx, func() error {
-		_, err := s.DB.ExecContext(ctx, a.row(db).insert(name))
-		return err
-	})
-	if err != nil {
+	if _, err := s.exec(ctx, a.row(db).insert(name)); err != nil {
 		return fmt.Errorf("write layout of %s: %w", s.place(db), err)
 	}
 	return nil
@@ -238,11 +234,7 @@ func (a *application) create(ctx context.Context, s *site, tables []table) error
 	for _, t := range tables {
 		packet.WriteString(sender + t.create() + ";\n")
 	}
-	err := mysql.Retry(ctx, func() error {
-		_, err := s.DB.ExecContext(ctx, packet.String())
-		return err
-	})
-	if err != nil {
+	if _, err := s.exec(ctx, packet.String()); err != nil {
 		return fmt.Errorf("server %s: create %s to %s: %w", s.Name, tables[0].full(), tables[len(tables)-1].full(), err)
 	}
 	a.count(func(r *Result) { r.Tables += len(tables) })

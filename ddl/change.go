@@ -9,7 +9,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // gone is how long after its last sign a node counts as stopped. One writes its row every 5 s.
@@ -176,19 +175,11 @@ const rowOf = "write the layout row of"
 
 // update runs a statement in one database, and returns how many rows it changed.
 func (s *site) update(ctx context.Context, db int, what, query string) (changed int, err error) {
-	err = mysql.Retry(ctx, func() error {
-		result, err := s.DB.ExecContext(ctx, query)
-		if err != nil {
-			return err
-		}
-		rows, err := result.RowsAffected()
-		changed = int(rows)
-		return err
-	})
+	rows, err := s.exec(ctx, query)
 	if err != nil {
 		return 0, fmt.Errorf("%s %s: %w", what, s.place(db), err)
 	}
-	return changed, nil
+	return int(rows), nil
 }
 
 // Finished says what Finish found and did.

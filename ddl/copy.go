@@ -240,7 +240,8 @@ func (c *dbCopy) uuid(ctx context.Context) (string, error) {
 	return value, nil
 }
 
-// shareLocks reports whether a user lock taken on one side is seen from the other.
+// shareLocks reports whether a user lock taken on one side is seen from the other. All connections to a server see its
+// locks, and none to another server does.
 func (p *pair) shareLocks(ctx context.Context) (bool, error) {
 	conn, err := p.from.DB.Conn(ctx)
 	if err != nil {
@@ -249,7 +250,7 @@ func (p *pair) shareLocks(ctx context.Context) (bool, error) {
 	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }() // closes the connection, which frees the lock
 	name := "tocsin-" + rand.Text()
 	var taken sql.NullInt64
-	err = conn.QueryRowContext(ctx, takeLock, name).Scan(&taken)
+	err = conn.QueryRowContext(ctx, takeLock, name, 0).Scan(&taken)
 	if err == nil && taken.Int64 != 1 {
 		err = errNoLock
 	}
@@ -257,7 +258,7 @@ func (p *pair) shareLocks(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("tell servers %s and %s apart: server %s: %w", p.from.Name, p.to.Name, p.from.Name, err)
 	}
 	var holder sql.NullInt64
-	if err := p.to.DB.QueryRowContext(ctx, selectLock, name).Scan(&holder); err != nil {
+	if err := p.to.DB.QueryRowContext(ctx, lockHolder, name).Scan(&holder); err != nil {
 		return false, fmt.Errorf("tell servers %s and %s apart: server %s: %w", p.from.Name, p.to.Name, p.to.Name, err)
 	}
 	return holder.Valid, nil

@@ -1,6 +1,7 @@
 package ddl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -16,13 +17,12 @@ type digest struct {
 
 // digest reads a task table, under whichever name it has.
 func (c *dbCopy) digest(ctx context.Context, name string) (d digest, err error) {
-	standing := c.standing(name)
 	var rows []struct {
 		Status  int    `db:"status"`
 		Tasks   int    `db:"tasks"`
 		Highest uint64 `db:"highest"`
 	}
-	if err := c.DB.SelectContext(ctx, &rows, inTable(c.name(), standing, countTasks)); err != nil {
+	if err := c.DB.SelectContext(ctx, &rows, inTable(c.name(), c.standing(name), countTasks)); err != nil {
 		return d, fmt.Errorf("count %s of %s: %w", name, c.where(), err)
 	}
 	counts := make([]string, len(rows))
@@ -30,14 +30,14 @@ func (c *dbCopy) digest(ctx context.Context, name string) (d digest, err error) 
 		counts[i] = fmt.Sprintf("%d tasks of status %d up to job_id %d", r.Tasks, r.Status, r.Highest)
 	}
 	d.counts = strings.Join(counts, ", ")
-	d.sums, err = c.sum(ctx, name, inTable(c.name(), standing, sumTasks))
+	d.sums, err = c.sum(ctx, name, sumTasks)
 	return d, err
 }
 
-// sum runs sumTasks, sumTypes, sumSchedules or spanRuns.
+// sum runs sumTasks, sumTypes, sumSchedules or spanRuns on a table, under whichever name it has.
 func (c *dbCopy) sum(ctx context.Context, name, query string) (string, error) {
 	var rows, sum, xor uint64
-	if err := c.DB.QueryRowContext(ctx, query).Scan(&rows, &sum, &xor); err != nil {
+	if err := c.DB.QueryRowContext(ctx, inTable(c.name(), c.standing(name), query)).Scan(&rows, &sum, &xor); err != nil {
 		return "", fmt.Errorf("sum up %s of %s: %w", name, c.where(), err)
 	}
 	return fmt.Sprintf("%d rows, %d, %d", rows, sum, xor), nil
@@ -97,11 +97,11 @@ func (p *pair) whole(ctx context.Context, r *report, version int) error {
 		if since(t.name) > version {
 			continue
 		}
-		from, err := p.from.sumNamed(ctx, t.name, t.query)
+		from, err := p.from.sum(ctx, t.name, t.query)
 		if err != nil {
 			return err
 		}
-		to, err := p.to.sumNamed(ctx, t.name, t.query)
+		to, err := p.to.sum(ctx, t.name, t.query)
 		if err != nil {
 			return err
 		}
@@ -110,11 +110,6 @@ func (p *pair) whole(ctx context.Context, r *report, version int) error {
 		}
 	}
 	return nil
-}
-
-// sumNamed is sum of a table that may be retired.
-func (c *dbCopy) sumNamed(ctx context.Context, name, query string) (string, error) {
-	return c.sum(ctx, name, inTable(c.name(), c.standing(name), query))
 }
 
 // rows compares the task tables, several at a time.
@@ -146,16 +141,9 @@ func (p *pair) compareTable(ctx context.Context, name string) (string, error) {
 	case err != nil:
 		return "", err
 	case from.counts != to.counts:
-		return fmt.Sprintf("holds %s, on %s %s", orNone(to.counts), p.from.Name, orNone(from.counts)), nil
+		return fmt.Sprintf("holds %s, on %s %s", cmp.Or(to.counts, "no task"), p.from.Name, cmp.Or(from.counts, "no task")), nil
 	case from.sums != to.sums:
 		return "holds as many tasks as on " + p.from.Name + ", but other ones", nil
 	}
 	return "", nil
-}
-
-func orNone(counts string) string {
-	if counts == "" {
-		return "no task"
-	}
-	return counts
 }

@@ -139,10 +139,7 @@ func (a *application) mark(ctx context.Context, s *site, db int, row layoutRow) 
 	if a.opt.Identity == "" {
 		return row, nil
 	}
-	err := mysql.Retry(ctx, func() error {
-		_, err := s.DB.ExecContext(ctx, a.row(db).mark(s.layout.Database(db)))
-		return err
-	})
+	_, err := s.exec(ctx, a.row(db).mark(s.layout.Database(db)))
 	switch mysql.ClassOf(err) {
 	case mysql.OK:
 		return s.readLayout(ctx, db)

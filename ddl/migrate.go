@@ -57,10 +57,7 @@ func (u *upgrade) none() bool { return len(u.changes) == 0 && len(u.older) == 0 
 
 // migrate brings all servers to the newest version, at once, each table by table.
 func (a *application) migrate(ctx context.Context) error {
-	want, err := expectationsAt(layoutrow.SchemaVersion)
-	if err != nil {
-		return err
-	}
+	want := expectationsAt(layoutrow.SchemaVersion)
 	return each(a.sites, func(s *site) error {
 		u, err := s.needed(ctx, want)
 		if err != nil || u.none() {
@@ -163,11 +160,7 @@ func (u *upgrade) change(ctx context.Context, c change, patient bool) error {
 
 // made reports whether a table has what a change adds.
 func (u *upgrade) made(ctx context.Context, c change) (bool, error) {
-	want, err := expectationsAt(layoutrow.SchemaVersion)
-	if err != nil {
-		return false, err
-	}
-	now, err := u.needed(ctx, want)
+	now, err := u.needed(ctx, expectationsAt(layoutrow.SchemaVersion))
 	if err != nil {
 		return false, err
 	}
@@ -181,11 +174,7 @@ func (u *upgrade) made(ctx context.Context, c change) (bool, error) {
 
 // raise writes the new version into a layout row.
 func (u *upgrade) raise(ctx context.Context, db int) error {
-	err := mysql.Retry(ctx, func() error {
-		_, err := u.DB.ExecContext(ctx, raise(u.layout, db))
-		return err
-	})
-	if err != nil {
+	if _, err := u.exec(ctx, raise(u.layout, db)); err != nil {
 		return fmt.Errorf("write the schema version of %s: %w", u.place(db), err)
 	}
 	row, err := u.readLayout(ctx, db)
@@ -228,7 +217,7 @@ func (s *site) lock(ctx context.Context, wait time.Duration) (unlock func(), err
 
 func (s *site) tryLock(ctx context.Context, conn *sql.Conn, wait time.Duration) (bool, error) {
 	var taken sql.NullInt64
-	if err := conn.QueryRowContext(ctx, takeMigration, s.lockName(), wait.Seconds()).Scan(&taken); err != nil {
+	if err := conn.QueryRowContext(ctx, takeLock, s.lockName(), wait.Seconds()).Scan(&taken); err != nil {
 		return false, fmt.Errorf("server %s: wait for another `tocsin ddl apply`: %w", s.Name, err)
 	}
 	return taken.Int64 == 1, nil
@@ -237,7 +226,7 @@ func (s *site) tryLock(ctx context.Context, conn *sql.Conn, wait time.Duration) 
 // holder returns the error of an Apply that could not take the lock.
 func (s *site) holder(ctx context.Context) error {
 	var id sql.NullInt64
-	if err := s.DB.QueryRowContext(ctx, holderOfMigration, s.lockName()).Scan(&id); err != nil && mysql.ClassOf(err) != mysql.Canceled {
+	if err := s.DB.QueryRowContext(ctx, lockHolder, s.lockName()).Scan(&id); err != nil && mysql.ClassOf(err) != mysql.Canceled {
 		return fmt.Errorf("server %s: another `tocsin ddl apply` migrates it: %w", s.Name, err)
 	}
 	return fmt.Errorf("server %s: another `tocsin ddl apply` migrates it, over connection %d: wait for its end, then run this again", s.Name, id.Int64)

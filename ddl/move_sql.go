@@ -32,17 +32,6 @@ const (
 const selectUUID = `SHOW /* tocsin ddl move */ GLOBAL VARIABLES
 WHERE Variable_name = 'server_uuid'`
 
-// takeLock and selectLock tell any two servers apart: a user lock that is taken on one connection is seen from all
-// other connections to that server, and from no connection to another server. The lock needs no right and ends with its
-// connection. Parameter: the lock's name. takeLock returns 1 if it was free, selectLock NULL if nobody holds it.
-const (
-	takeLock = `SELECT /* tocsin ddl move */
-    GET_LOCK(?, 0)`
-
-	selectLock = `SELECT /* tocsin ddl move */
-    IS_USED_LOCK(?)`
-)
-
 // countTasks counts the rows of a task table by status, from idx_due alone.
 const countTasks = `SELECT /* tocsin ddl move */
     status,

@@ -2,22 +2,9 @@ package ddl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
-
-// errDiffers is the error of a step that wants equal copies.
-type errDiffers struct {
-	first Finding
-	more  int
-}
-
-func (e errDiffers) Error() string {
-	text := "the copies differ: " + e.first.String()
-	if e.more > 0 {
-		text += fmt.Sprintf(" (and %d differences more, see `tocsin ddl move compare`)", e.more)
-	}
-	return text
-}
 
 // Look reads where every database stands. It changes nothing.
 func (m *Move) Look(ctx context.Context) ([]Moved, error) {
@@ -98,10 +85,7 @@ func (m *Move) comparable() error {
 }
 
 func (m *Move) differences(ctx context.Context) ([]Finding, error) {
-	want, err := newExpectations()
-	if err != nil {
-		return nil, err
-	}
+	want := newExpectations()
 	var all []Finding
 	for _, p := range m.pairs {
 		found, err := p.differences(ctx, want, m.opt.Parallel, m.count)
@@ -116,10 +100,14 @@ func (m *Move) differences(ctx context.Context) ([]Finding, error) {
 // equal refuses copies that differ.
 func (m *Move) equal(ctx context.Context) error {
 	found, err := m.differences(ctx)
-	if err == nil && len(found) > 0 {
-		err = errDiffers{found[0], len(found) - 1}
+	if err != nil || len(found) == 0 {
+		return err
 	}
-	return err
+	text := "the copies differ: " + found[0].String()
+	if more := len(found) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d differences more, see `tocsin ddl move compare`)", more)
+	}
+	return errors.New(text)
 }
 
 // Activate puts the new copies into use, if they are as the old ones. Those that

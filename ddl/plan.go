@@ -160,10 +160,7 @@ func PlanMigration(ctx context.Context, cfg tocsin.Config, opt Options) ([]Serve
 	}
 	a.opt.Cluster = cmp.Or(a.opt.Cluster, newCluster(cfg.Layout))
 	a.opt.Identity = cmp.Or(a.opt.Identity, plannedIdentity(cfg, a.opt.Cluster))
-	want, err := expectationsAt(layoutrow.SchemaVersion)
-	if err != nil {
-		return nil, err
-	}
+	want := expectationsAt(layoutrow.SchemaVersion)
 	var plans []ServerPlan
 	for _, s := range sites {
 		u, err := s.needed(ctx, want)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 const (
@@ -184,11 +183,7 @@ func (r *restore) advance(ctx context.Context, c *restored) error {
 	}
 	until := c.found.Until.Format(timeForm)
 	query := fill(advanceSchedules, slots{"database": c.name(), "types": r.condition(settled, nil)})
-	err := mysql.Retry(ctx, func() error {
-		_, err := c.DB.ExecContext(ctx, query, until, until)
-		return err
-	})
-	if err != nil {
+	if _, err := c.exec(ctx, query, until, until); err != nil {
 		return fmt.Errorf("advance the schedules of %s: %w", c.where(), err)
 	}
 	return nil
@@ -236,11 +231,7 @@ func (r *restore) markDead(ctx context.Context, c *restored, table string) error
 		if err != nil {
 			return err
 		}
-		err = mysql.Retry(ctx, func() error {
-			_, err := c.DB.ExecContext(ctx, query, args...)
-			return err
-		})
-		if err != nil {
+		if _, err := c.exec(ctx, query, args...); err != nil {
 			return err
 		}
 	}
@@ -284,14 +275,7 @@ func (r *restore) settleSome(ctx context.Context, c *restored, table string, fro
 	if err != nil {
 		return 0, err
 	}
-	var rows int64
-	err = mysql.Retry(ctx, func() error {
-		result, err := c.DB.ExecContext(ctx, query, args...)
-		if err == nil {
-			rows, err = result.RowsAffected()
-		}
-		return err
-	})
+	rows, err := c.exec(ctx, query, args...)
 	if err == nil && rows == 0 {
 		err = errors.New("its tasks change meanwhile: somebody uses the database")
 	}
@@ -307,9 +291,4 @@ func (r *restore) eachTable(ctx context.Context, c *restored, do func(ctx contex
 		}
 		return err
 	})
-}
-
-// inTable puts the names of a database and of a table into a statement.
-func inTable(database, table, query string) string {
-	return fill(query, slots{"database": database, "table": table})
 }

@@ -107,6 +107,18 @@ func (p *progress) add(done, total int) {
 	}
 }
 
+// exec runs a statement, again if transactions of others stood in its way, and returns how many rows it changed.
+func (s *site) exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	err = mysql.Retry(ctx, func() error {
+		result, err := s.DB.ExecContext(ctx, query, args...)
+		if err == nil {
+			changed, err = result.RowsAffected()
+		}
+		return err
+	})
+	return changed, err
+}
+
 // survey reads which databases, tables and layout rows exist.
 func (s *site) survey(ctx context.Context) error {
 	if err := s.surveyDatabases(ctx); err != nil {
@@ -177,14 +189,13 @@ func (s *site) surveyLayout(ctx context.Context, db int) error {
 func (s *site) readLayout(ctx context.Context, db int) (layoutRow, error) {
 	var row layoutRow
 	err := s.DB.GetContext(ctx, &row, in(s.layout.Database(db), selectLayout))
-	switch {
-	case mysql.ColumnMissing(err):
+	if mysql.ColumnMissing(err) {
 		oldest := fill(selectOldest, slots{"database": s.layout.Database(db), "oldest": layoutrow.OldestSchema})
 		if s.DB.GetContext(ctx, &row, oldest) == nil {
 			return row, nil // whoever uses it sees the version
 		}
-		return row, fmt.Errorf("read layout of %s: %w", s.place(db), err)
-	case err != nil:
+	}
+	if err != nil {
 		return row, fmt.Errorf("read layout of %s: %w", s.place(db), err)
 	}
 	return row, nil

@@ -129,13 +129,14 @@ LIMIT 1`
 	deleteNodes = "DELETE /* tocsin ddl ownership */ FROM `{database}`.node"
 )
 
-// takeMigration waits for the lock on migrations of a server; holderOfMigration returns the connection that
-// has it, NULL if none does. The lock ends with its connection. Parameters: the lock's name, and how many seconds to wait.
+// takeLock takes a user lock and returns 1, or 0 if it was not free in time; lockHolder returns the connection that has it,
+// NULL if none does. The lock needs no right and ends with its connection. Parameters: the lock's name, and how many seconds
+// to wait.
 const (
-	takeMigration = `SELECT /* tocsin ddl migrate */
+	takeLock = `SELECT /* tocsin ddl lock */
     GET_LOCK(?, ?)`
 
-	holderOfMigration = `SELECT /* tocsin ddl migrate */
+	lockHolder = `SELECT /* tocsin ddl lock */
     IS_USED_LOCK(?)`
 )
 
@@ -192,6 +193,11 @@ func fill(query string, in slots) string {
 // in puts a database's name into a statement.
 func in(database, query string) string { return fill(query, slots{"database": database}) }
 
+// inTable puts the names of a database and of a table into a statement.
+func inTable(database, table, query string) string {
+	return fill(query, slots{"database": database, "table": table})
+}
+
 // table is one table of the schema.
 type table struct {
 	file     string // its SQL file, without path and ending
@@ -223,7 +229,7 @@ func (t table) full() string { return t.database + "." + t.name }
 
 // in puts the table's name into a statement.
 func (t table) in(query string) string {
-	return fill(query, slots{"database": t.database, "table": t.name})
+	return inTable(t.database, t.name, query)
 }
 
 // create renders the statement, without a semicolon.

@@ -64,29 +64,23 @@ var (
 	tailLine   = regexp.MustCompile(`^\) ENGINE = (\w+) .*COLLATE = (\w+)( STATS_AUTO_RECALC = 0)?$`)
 )
 
-// expected reads the structure that an SQL file describes. An error names the
-// line that is not of the strict form.
-func expected(file string) (structure, error) {
+// expected reads the structure that an SQL file describes.
+func expected(file string) structure {
 	s := structure{columns: map[string]column{}, indexes: map[string]index{}, texts: map[string]string{}}
 	lines := strings.Split(statement(file), "\n")
 	for _, line := range lines[1:] {
 		line = strings.TrimSuffix(strings.TrimSpace(line), ",")
 		if !checkLine.MatchString(line) && !s.key(line) && !s.tail(line) && !s.column(line) {
-			return s, fmt.Errorf("sql/%s.sql: a line that is neither column nor key: %s", file, line)
+			panic(fmt.Sprintf("ddl: sql/%s.sql: a line that is neither column nor key: %s", file, line)) // the files are part of the program
 		}
 	}
-	s.inherit()
-	return s, nil
-}
-
-// inherit gives the table's collation to its texts.
-func (s *structure) inherit() {
 	for name, c := range s.columns {
 		if strings.HasPrefix(c.kind, "varchar") || c.kind == "text" {
 			c.collation = s.collation
 			s.columns[name] = c
 		}
 	}
+	return s
 }
 
 func (s *structure) column(line string) bool {

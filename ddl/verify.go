@@ -43,16 +43,12 @@ func Verify(ctx context.Context, cfg tocsin.Config) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	want, err := newExpectations()
-	if err != nil {
-		return nil, err
-	}
 	sites, err := openSites(cfg, opt.Parallel)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = closeSites(sites) }()
-	v := &verification{want: want, cluster: cfg.Cluster, found: map[int][]Finding{}}
+	v := &verification{want: newExpectations(), cluster: cfg.Cluster, found: map[int][]Finding{}}
 	err = each(sites, func(s *site) error { return v.site(ctx, s) })
 	v.clusters(sites)
 	var all []Finding
@@ -65,16 +61,12 @@ func Verify(ctx context.Context, cfg tocsin.Config) ([]Finding, error) {
 // expectations is what tables of each schema version are compared with.
 type expectations map[int]map[string]structure
 
-func newExpectations() (expectations, error) {
+func newExpectations() expectations {
 	all := expectations{}
 	for version := layoutrow.OldestSchema; version <= layoutrow.SchemaVersion; version++ {
-		want, err := expectationsAt(version)
-		if err != nil {
-			return nil, err
-		}
-		all[version] = want
+		all[version] = expectationsAt(version)
 	}
-	return all, nil
+	return all
 }
 
 // known returns the version of these that is nearest to a stored one.

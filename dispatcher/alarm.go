@@ -27,11 +27,14 @@ type timer interface {
 func newAlarm(exact bool) *alarm {
 	ring := make(chan struct{}, 1)
 	a := &alarm{C: ring, ring: ring}
+	wake := func() { signal(ring) }
 	if exact {
-		a.timer = precise(a.wake)
+		a.timer = precise(wake)
 	}
 	if a.timer == nil {
-		a.timer = coarse(a.wake)
+		t := time.AfterFunc(time.Hour, wake)
+		t.Stop()
+		a.timer = goTimer{t}
 	}
 	return a
 }
@@ -41,7 +44,7 @@ func newAlarm(exact bool) *alarm {
 // must check the clock.
 func (a *alarm) set(d time.Duration) {
 	if d <= 0 {
-		a.wake()
+		signal(a.ring)
 		return
 	}
 	a.timer.set(d)
@@ -50,21 +53,8 @@ func (a *alarm) set(d time.Duration) {
 // close ends the alarm. It may ring once more.
 func (a *alarm) close() { a.timer.close() }
 
-func (a *alarm) wake() {
-	select {
-	case a.ring <- struct{}{}:
-	default:
-	}
-}
-
 // goTimer is the timer of Go's runtime.
 type goTimer struct{ *time.Timer }
-
-func coarse(wake func()) timer {
-	t := time.AfterFunc(time.Hour, wake)
-	t.Stop()
-	return goTimer{t}
-}
 
 func (t goTimer) set(d time.Duration) { t.Reset(d) }
 func (t goTimer) close()              { t.Stop() }

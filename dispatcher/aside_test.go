@@ -5,13 +5,11 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -72,19 +70,14 @@ func (s *sick) failed() [][]tocsin.JobID {
 // withSick runs f with a dispatcher over sick memory; deliveries take no time.
 func withSick(t *testing.T, f func(*rig, *sick)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		var s *sick
-		sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { return nil })}
-		r := newRig(t, 1, sinks, func(c *Config) {
-			s = &sick{memory: c.Store.(*memory)}
-			c.Store = s
-		})
-		p := policy("order.close", 1)
-		p.Concurrency = 100
-		r.SetPolicies([]biztype.Policy{p})
-		r.run()
+	p := policy("order.close", 1)
+	p.Concurrency = 100
+	var s *sick
+	inBubbleWith(t, p, handler(succeeds), func(c *Config) {
+		s = &sick{memory: c.Store.(*memory)}
+		c.Store = s
+	}, func(r *rig) {
 		f(r, s)
-		r.finish()
 	})
 }
 
@@ -103,12 +96,21 @@ func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
 	for name, lock := range map[string]bool{"refused": false, "locked": true} {
 		t.Run(name, func(t *testing.T) {
 			withSick(t, func(r *rig, s *sick) {
-				culprit := r.insert(1, 1, 0)
+				all := r.inserts(100)
+				if lock {
+					all = all[50:51] // to find it among others takes as many waits
+				}
+				culprit := all[len(all)/2]
 				is := func(id tocsin.JobID) bool { return id == culprit }
 				if s.set(nil, is); lock {
 					s.set(is, nil)
 				}
-				r.offer(culprit)
+				for _, id := range all {
+					r.offer(id)
+				}
+				if pass(100 * time.Millisecond); !lock && (r.undone(all) != 1 || r.Stats().Aside != 1) {
+					t.Errorf("%d are not stored with the one that is refused: %+v", r.undone(all), r.Stats())
+				}
 				pass(3 * time.Second)
 				s.failed()
 				for range 20 {

@@ -84,11 +84,10 @@ func closed(ctx context.Context) bool {
 func TestEveryDeliveryHasItsOwnTimeout(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Ladder = []biztype.Duration{biztype.Duration(24 * time.Hour)}
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+	inBubble(t, p, func(context.Context, tocsin.Info) error {
 		time.Sleep(time.Hour) // ignores its context
 		return errors.New("no answer")
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		began := make(map[tocsin.JobID]time.Time)
 		for _, pause := range []time.Duration{0, 700 * time.Millisecond, time.Minute} {
 			pass(pause)

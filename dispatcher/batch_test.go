@@ -32,11 +32,7 @@ func (b *batches) Deliver(_ context.Context, tasks []tocsin.Info) []error {
 // size.
 func (b *batches) inBubble(t *testing.T, p biztype.Policy, size int, f func(*rig)) {
 	t.Helper()
-	adapt := func(c *Config) {
-		c.Target = func(biztype.Policy) (Target, bool) { return Target{Sink: b, Batch: size}, true }
-	}
-	inBubbleWith(t, nil, adapt, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
+	inBubbleOf(t, []biztype.Policy{p}, nil, inBatches(b, size), func(r *rig) {
 		f(r)
 	})
 }

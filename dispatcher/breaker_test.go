@@ -44,14 +44,6 @@ func (g *target) Deliver(_ context.Context, tasks []tocsin.Info) []error {
 	return make([]error, len(tasks))
 }
 
-func (g *target) inBubble(t *testing.T, p biztype.Policy, adapt func(*Config), f func(r *rig)) {
-	t.Helper()
-	inBubbleWith(t, map[string]Sink{p.Name: g}, adapt, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
-		f(r)
-	})
-}
-
 // untouched checks that the tasks are pending and have no attempt.
 func (r *rig) untouched(ids []tocsin.JobID) {
 	r.t.Helper()
@@ -97,10 +89,7 @@ func TestWhileTheTargetIsAwayItsTasksWaitAndUseNoAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var g target
 			g.fail(absent{})
-			batch := func(c *Config) {
-				c.Target = func(biztype.Policy) (Target, bool) { return Target{Sink: &g, Batch: size}, true }
-			}
-			g.inBubble(t, p, batch, func(r *rig) {
+			inBubbleWith(t, p, &g, inBatches(&g, size), func(r *rig) {
 				ids := r.dueNow(400)
 				began := time.Now()
 				pass(900 * time.Millisecond)
@@ -143,7 +132,7 @@ func TestATaskThatCouldNotReachItsTargetGoesBackForASecond(t *testing.T) {
 			p.Strict = strict
 			var g target
 			g.fail(absent{})
-			g.inBubble(t, p, nil, func(r *rig) {
+			inBubbleWith(t, p, &g, nil, func(r *rig) {
 				id := r.add(0, 1, 0)
 				pass(5500 * time.Millisecond)
 				if n := g.calls.Load(); n < 5 || n > 6 {
@@ -164,13 +153,12 @@ func TestFailedAttemptsOpenNoBreaker(t *testing.T) {
 	p.Concurrency = 1
 	p.Ladder = []biztype.Duration{biztype.Duration(time.Hour)}
 	var calls atomic.Int32
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+	inBubble(t, p, func(context.Context, tocsin.Info) error {
 		if calls.Add(1)%breakAfter == 0 {
 			return errors.New("callback answered 500")
 		}
 		return absent{}
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		r.dueNow(60)
 		pass(500 * time.Millisecond)
 		if l := r.laneReport(p.Name); l.State != Open || calls.Load() != 60 {
@@ -189,7 +177,7 @@ func TestATargetThatWantsToRestGetsOneDeliveryAfterIt(t *testing.T) {
 			p.Concurrency = 1
 			var g target
 			g.fail(tocsin.RetryIn(c.asked, tired(c.asked)))
-			g.inBubble(t, p, nil, func(r *rig) {
+			inBubbleWith(t, p, &g, nil, func(r *rig) {
 				ids := r.dueNow(10)
 				began := time.Now()
 				pass(c.rests - 10*time.Millisecond)
@@ -220,7 +208,7 @@ func TestAProbeWaitsForARow(t *testing.T) {
 	p.Concurrency = breakAfter
 	var g target
 	g.fail(absent{})
-	g.inBubble(t, p, nil, func(r *rig) {
+	inBubbleWith(t, p, &g, nil, func(r *rig) {
 		ids := r.dueNow(breakAfter)
 		pass(100 * time.Millisecond)
 		for _, id := range ids {
@@ -242,7 +230,7 @@ func TestAChangedPolicyTriesTheTargetAtOnce(t *testing.T) {
 	p := policy("order.close", 1)
 	var g target
 	g.fail(absent{})
-	g.inBubble(t, p, nil, func(r *rig) {
+	inBubbleWith(t, p, &g, nil, func(r *rig) {
 		ids := r.dueNow(100)
 		pass(20 * time.Second) // the next probe is after 31 s
 		g.fail(nil)
@@ -270,7 +258,7 @@ func TestASweepLeavesTasksWhoseTargetIsAway(t *testing.T) {
 			}
 		}
 	}
-	g.inBubble(t, p, sweep, func(r *rig) {
+	inBubbleWith(t, p, &g, sweep, func(r *rig) {
 		var ids []tocsin.JobID
 		before := time.Now().Add(-time.Minute).UnixMilli()
 		for range 10 {

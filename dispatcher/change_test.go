@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -31,10 +30,8 @@ func TestAClaimOutlivesTheDeliveryAfterTheTimeoutHasGrown(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		return nil
 	})}
-	synctest.Test(t, func(t *testing.T) {
-		r = newRig(t, 1, sinks, nil)
-		r.SetPolicies([]biztype.Policy{p})
-		r.run()
+	inBubbleOf(t, []biztype.Policy{p}, sinks, nil, func(in *rig) {
+		r = in
 		r.add(0, 1, 0)
 		r.add(0, 1, 0)
 		pass(time.Second)
@@ -46,15 +43,13 @@ func TestAClaimOutlivesTheDeliveryAfterTheTimeoutHasGrown(t *testing.T) {
 		if calls.Load() != 2 {
 			t.Errorf("%d deliveries, want 2", calls.Load())
 		}
-		r.finish()
 	})
 }
 
 func TestAHandedOverClaimOutlivesTheDeliveryAfterTheTimeoutHasShrunk(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Timeout = biztype.Duration(time.Minute)
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error { time.Sleep(30 * time.Second); return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, p, func(context.Context, tocsin.Info) error { time.Sleep(30 * time.Second); return nil }, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(time.Second)
 		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
@@ -84,10 +79,8 @@ func TestNothingStartsUnclaimedOnceATypeIsStrict(t *testing.T) {
 		time.Sleep(time.Second)
 		return nil
 	})}
-	synctest.Test(t, func(t *testing.T) {
-		r = newRig(t, 1, sinks, nil)
-		r.SetPolicies([]biztype.Policy{p})
-		r.run()
+	inBubbleOf(t, []biztype.Policy{p}, sinks, nil, func(in *rig) {
+		r = in
 		r.add(0, 1, 0)
 		r.add(0, 1, 0)
 		pass(500 * time.Millisecond)
@@ -96,7 +89,6 @@ func TestNothingStartsUnclaimedOnceATypeIsStrict(t *testing.T) {
 		if calls.Load() != 2 {
 			t.Errorf("%d deliveries, want 2", calls.Load())
 		}
-		r.finish()
 	})
 }
 
@@ -111,11 +103,8 @@ func (s slowAnswer) Load(ctx context.Context, server int, ids []tocsin.JobID) (s
 
 func TestARowReadBeforeItsTableWasAnothersIsReadAgain(t *testing.T) {
 	var calls atomic.Int32
-	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, sinks, func(c *Config) { c.Store = slowAnswer{c.Store.(*memory)} })
-		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
-		r.run()
+	adapt := func(c *Config) { c.Store = slowAnswer{c.Store.(*memory)} }
+	inBubbleWith(t, policy("order.close", 1), handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil }), adapt, func(r *rig) {
 		theirs, ours := r.add(0, 1, 0), r.add(0, 1, 0)
 		pass(500 * time.Millisecond)
 		r.Set([]int{0}, nil)
@@ -126,6 +115,5 @@ func TestARowReadBeforeItsTableWasAnothersIsReadAgain(t *testing.T) {
 			t.Errorf("%d deliveries, want that of the row which is still pending", calls.Load())
 		}
 		r.status(ours, tocsin.Done)
-		r.finish()
 	})
 }

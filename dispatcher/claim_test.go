@@ -38,8 +38,7 @@ func TestClaimsFirst(t *testing.T) {
 			if c.adapt != nil {
 				c.adapt(&p)
 			}
-			policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			inBubble(t, p, succeeds, func(r *rig) {
 				r.Set([]int{0}, &duequeue.Access{Owner: "me", Unclean: c.unclean})
 				id := r.insert(0, 1, -c.overdue)
 				if c.row != nil {
@@ -74,9 +73,9 @@ func TestLockedRowsHoldUpNoOtherType(t *testing.T) {
 		p := policy(fmt.Sprintf("locked%d", n), n+1)
 		p.Strict = true
 		policies = append(policies, p)
-		sinks[p.Name] = handler(func(context.Context, tocsin.Info) error { return nil })
+		sinks[p.Name] = handler(succeeds)
 	}
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
 		held := make(map[tocsin.JobID]bool)
 		waits := 0
 		r.store.fail(func(statement string, ids []tocsin.JobID) error {
@@ -118,13 +117,12 @@ func TestNothingStartsThatWasLoadedBeforeThePauseOfItsProcess(t *testing.T) {
 			p.Strict, p.Concurrency = strict, 1
 			var calls atomic.Int32
 			var leave chan struct{}
-			policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+			inBubble(t, p, func(context.Context, tocsin.Info) error {
 				if calls.Add(1) == 1 {
 					<-leave
 				}
 				return nil
-			})
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			}, func(r *rig) {
 				leave = make(chan struct{}) // of the bubble
 				r.servers[0].mu.Lock()
 				r.servers[0].lanes[1].ahead = 1
@@ -152,8 +150,7 @@ func TestTheHandlerOfAClaimedTaskSeesWhenItWasToAct(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict = true
 	early := make(chan time.Duration, 1)
-	policies, sinks := one(p, func(_ context.Context, task tocsin.Info) error { early <- time.Until(task.ActionTime); return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, p, func(_ context.Context, task tocsin.Info) error { early <- time.Until(task.ActionTime); return nil }, func(r *rig) {
 		r.offer(r.insert(0, 1, 0))
 		if d := <-early; d > 0 {
 			t.Errorf("its action time is %s from now: the claim's deadline", d)
@@ -164,8 +161,7 @@ func TestTheHandlerOfAClaimedTaskSeesWhenItWasToAct(t *testing.T) {
 func TestAClaimUnderWayAtTheEndIsNotLeftBehind(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict = true
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, p, succeeds, func(r *rig) {
 		r.store.fail(func(statement string, _ []tocsin.JobID) error {
 			if statement == "claim" {
 				r.stop()
@@ -206,7 +202,7 @@ func TestWithoutTheLeaseRowsAreClaimedBehindTheFence(t *testing.T) {
 			var calls atomic.Int32
 			var lease atomic.Bool
 			sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
-			inBubbleWith(t, sinks, claimMode(&lease), func(r *rig) {
+			inBubbleOf(t, nil, sinks, claimMode(&lease), func(r *rig) {
 				r.store.owner = c.owner
 				r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
 				r.add(0, 1, 0)
@@ -229,7 +225,7 @@ func TestLoosenClaimsWhatIsInDelivery(t *testing.T) {
 	var lease atomic.Bool
 	lease.Store(true)
 	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { time.Sleep(10 * time.Second); return nil })}
-	inBubbleWith(t, sinks, claimMode(&lease), func(r *rig) {
+	inBubbleOf(t, nil, sinks, claimMode(&lease), func(r *rig) {
 		r.store.owner = store.Fence{Group: "g", Node: "me"}
 		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
 		id := r.add(0, 1, 0)
@@ -251,7 +247,7 @@ func TestLoosenClaimsWhatIsInDelivery(t *testing.T) {
 
 func TestRowsThatEndedProcessesAreInHandOneAtATime(t *testing.T) {
 	var inHand, most, calls atomic.Int32
-	policies, sinks := one(policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
+	inBubble(t, policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
 		calls.Add(1)
 		if task.Crashes < 2 {
 			return nil
@@ -263,8 +259,7 @@ func TestRowsThatEndedProcessesAreInHandOneAtATime(t *testing.T) {
 			return errors.New("not yet") // a failure makes room too
 		}
 		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		var ids []tocsin.JobID
 		for i := range 12 {
 			id := r.insert(i%rigTables, 1, 0)

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,32 +94,18 @@ type Target struct {
 	Version int // the newest version of their payload that Sink reads: rows with a newer one are left alone; 0: all
 }
 
-// Loader reads rows by their ids.
-type Loader interface {
+// Store is what the dispatcher needs of the database.
+type Store interface {
+	NowMicro(server int) int64 // a lower bound of a server's clock in Unix microseconds; 0 while it is unknown: then nothing is due
+	Jumped() time.Time         // when this process last learnt that it had stood still unnoticed; zero: never
+
 	Load(ctx context.Context, server int, ids []tocsin.JobID) (store.Loaded, error)
 	Claim(ctx context.Context, c store.Claim) ([]store.Row, error)
 	ReadBack(ctx context.Context, d *store.InDoubt) ([]store.Row, error)
 	Recheck(ctx context.Context, server int, seen map[tocsin.JobID]store.Seen) (map[tocsin.JobID]store.Fate, error)
 	Prolong(ctx context.Context, server int, claims []store.Prolonged) error
 	Turns(ctx context.Context, q store.TurnQuery) (map[store.Key]store.Turn, error)
-}
-
-// Settler writes outcomes, one fate for each.
-type Settler interface {
-	Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error)
-}
-
-// Clock tells the servers' times.
-type Clock interface {
-	NowMicro(server int) int64 // a lower bound of a server's clock in Unix microseconds; 0 while it is unknown: then nothing is due
-	Jumped() time.Time         // when this process last learnt that it had stood still unnoticed; zero: never
-}
-
-// Store is what the dispatcher needs of the database.
-type Store interface {
-	Loader
-	Settler
-	Clock
+	Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error) // one fate for each outcome
 }
 
 // Delivery describes an attempt that ended, for Config.Observe.
@@ -188,18 +175,10 @@ func (c Config) Validate() error {
 
 func (c Config) withDefaults() Config {
 	c.Logger = loglimit.Or(c.Logger)
-	if c.QueueCap == 0 {
-		c.QueueCap = DefaultQueueCap
-	}
-	if c.PayloadBytes == 0 {
-		c.PayloadBytes = DefaultPayloadBytes
-	}
-	if c.SweepGrace == 0 {
-		c.SweepGrace = DefaultSweepGrace
-	}
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = DefaultDrainTimeout
-	}
+	c.QueueCap = cmp.Or(c.QueueCap, DefaultQueueCap)
+	c.PayloadBytes = cmp.Or(c.PayloadBytes, DefaultPayloadBytes)
+	c.SweepGrace = cmp.Or(c.SweepGrace, DefaultSweepGrace)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	if c.LeaseOK == nil {
 		c.LeaseOK = func(string) bool { return true }
 	}

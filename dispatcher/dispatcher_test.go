@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) { devtest.Main(m) }
 
 func TestDeliversOnTimeAndNeverEarly(t *testing.T) {
 	var early, late atomic.Int32
-	policies, sinks := one(policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
+	inBubble(t, policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
 		if time.Now().Before(task.ActionTime) {
 			early.Add(1)
 		}
@@ -28,8 +27,7 @@ func TestDeliversOnTimeAndNeverEarly(t *testing.T) {
 			late.Add(1)
 		}
 		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		r.store.skew.Store(3) // the estimate is wrong: the loaded rows tell
 		var ids []tocsin.JobID
 		for i := range 200 {
@@ -55,7 +53,7 @@ func TestOutcomes(t *testing.T) {
 		next    time.Duration // of a pending row, from the first delivery
 	}{
 		"nil completes": {
-			handler: func(context.Context, tocsin.Info) error { return nil },
+			handler: succeeds,
 			status:  tocsin.Done, calls: 1,
 		},
 		"an error retries by the ladder": {
@@ -82,11 +80,10 @@ func TestOutcomes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
-			policies, sinks := one(policy("order.close", 1), func(ctx context.Context, task tocsin.Info) error {
+			inBubble(t, policy("order.close", 1), func(ctx context.Context, task tocsin.Info) error {
 				calls.Add(1)
 				return c.handler(ctx, task)
-			})
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			}, func(r *rig) {
 				began := time.Now()
 				id := r.add(0, 1, 0)
 				pass(5 * time.Second)
@@ -105,34 +102,17 @@ func TestOutcomes(t *testing.T) {
 // near allows for the steps in which a row is loaded and settled.
 func near(got, want time.Duration) bool { return got >= want && got < want+50*time.Millisecond }
 
-func TestDeadAfterTheLastAttempt(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Attempts = 3
-	policies, sinks := one(p, func(_ context.Context, task tocsin.Info) error {
-		return tocsin.RetryIn(time.Second, errors.New("attempt "+string(rune('1'+task.Attempts))))
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		id := r.add(0, 1, 0)
-		pass(10 * time.Second)
-		row := r.store.row(id)
-		if row.Status != tocsin.Dead || row.Attempts != 3 || row.LastError != "attempt 3" {
-			t.Errorf("got %s, %d attempts, %q", row.Status, row.Attempts, row.LastError)
-		}
-	})
-}
-
 func TestHangIsSettledAtTheTimeoutAndALateSuccessCounts(t *testing.T) {
 	var calls atomic.Int32
 	p := policy("order.close", 1)
 	p.Concurrency = 1
 	p.Ladder = []biztype.Duration{biztype.Duration(time.Hour)}
-	policies, sinks := one(p, func(_ context.Context, task tocsin.Info) error {
+	inBubble(t, p, func(_ context.Context, task tocsin.Info) error {
 		if calls.Add(1) == 1 {
 			time.Sleep(7 * time.Second) // ignores its context
 		}
 		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		hung := r.add(0, 1, 0)
 		pass(3 * time.Second)
 		if row := r.store.row(hung); row.Attempts != 1 || row.LastError != "delivery timed out after 2s" {
@@ -153,9 +133,9 @@ func TestLanesAreIsolated(t *testing.T) {
 	policies[0].Concurrency, policies[0].Timeout = 2, biztype.Duration(time.Minute)
 	sinks := map[string]Sink{
 		"slow":  handler(func(context.Context, tocsin.Info) error { <-block; return nil }),
-		"quick": handler(func(context.Context, tocsin.Info) error { return nil }),
+		"quick": handler(succeeds),
 	}
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
 		block = make(chan struct{})
 		for range 2000 {
 			r.add(0, 1, 0)
@@ -175,8 +155,7 @@ func TestLanesAreIsolated(t *testing.T) {
 }
 
 func TestADeadServerStopsItsOwnTablesOnly(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
-	inBubble(t, 2, policies, sinks, func(r *rig) {
+	inBubbleWith(t, policy("order.close", 1), handler(succeeds), onServers(2), func(r *rig) {
 		r.store.fail(func(_ string, ids []tocsin.JobID) error {
 			if ids[0].Table() == 1 {
 				return errLost
@@ -205,8 +184,7 @@ func TestRowsThatChangedAreNotDelivered(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
-			policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { calls.Add(1); return nil })
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig) {
 				id := r.add(0, 1, time.Second)
 				r.store.change(id, c.change)
 				pass(5 * time.Second)
@@ -221,34 +199,6 @@ func TestRowsThatChangedAreNotDelivered(t *testing.T) {
 	}
 }
 
-func TestFatesOfRowsChangedInFlight(t *testing.T) {
-	cases := map[string]struct {
-		change func(*store.Row)
-		want   store.Fate
-	}{
-		"cancelled":   {func(row *store.Row) { row.Status = tocsin.Cancelled }, store.Cancelled},
-		"rescheduled": {func(row *store.Row) { row.Version++ }, store.Rescheduled},
-		"completed":   {func(row *store.Row) { row.Status = tocsin.Done }, store.Settled},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
-				time.Sleep(time.Second)
-				return nil
-			})
-			inBubble(t, 1, policies, sinks, func(r *rig) {
-				id := r.add(0, 1, 0)
-				pass(500 * time.Millisecond)
-				r.store.change(id, c.change)
-				pass(2 * time.Second)
-				if _, n := r.store.counts(c.want); n != 1 {
-					t.Errorf("%d of fate %s, want 1", n, c.want)
-				}
-			})
-		})
-	}
-}
-
 func TestPausedAndForeignTypesAreLeftAlone(t *testing.T) {
 	paused := policy("paused", 1)
 	paused.Paused = true
@@ -256,7 +206,7 @@ func TestPausedAndForeignTypesAreLeftAlone(t *testing.T) {
 	own := policy("own", 3)
 	var calls atomic.Int32
 	count := handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })
-	inBubble(t, 1, []biztype.Policy{paused, foreign, own}, map[string]Sink{"paused": count, "own": count}, func(r *rig) {
+	inBubbleOf(t, []biztype.Policy{paused, foreign, own}, map[string]Sink{"paused": count, "own": count}, nil, func(r *rig) {
 		if got := r.Wanted(0); len(got) != 1 || got[0] != 3 {
 			t.Errorf("wanted %v", got)
 		}
@@ -285,7 +235,7 @@ func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
 	p.Concurrency, p.Timeout = 1, biztype.Duration(time.Minute)
 	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { <-block; return nil })}
 	adapt := func(c *Config) { c.QueueCap, c.Woken = 4, func(int) { woken.Add(1) } }
-	inBubbleWith(t, sinks, adapt, func(r *rig) {
+	inBubbleOf(t, nil, sinks, adapt, func(r *rig) {
 		block = make(chan struct{})
 		r.SetPolicies([]biztype.Policy{p})
 		for range 4 {
@@ -315,7 +265,7 @@ func TestAFullLaneTakesWhatIsDueSooner(t *testing.T) {
 	var calls atomic.Int32
 	sinks := map[string]Sink{
 		"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil }),
-		"other":       handler(func(context.Context, tocsin.Info) error { return nil }),
+		"other":       handler(succeeds),
 	}
 	for name, policies := range map[string][]biztype.Policy{
 		"a lane of its first size": {policy("order.close", 1)},
@@ -323,8 +273,7 @@ func TestAFullLaneTakesWhatIsDueSooner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls.Store(0)
-			inBubbleWith(t, sinks, func(c *Config) { c.QueueCap = 8 }, func(r *rig) {
-				r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
+			inBubbleOf(t, []biztype.Policy{policy("order.close", 1)}, sinks, func(c *Config) { c.QueueCap = 8 }, func(r *rig) {
 				for range 8 {
 					r.add(0, 1, 9*time.Second)
 				}
@@ -346,15 +295,4 @@ func TestAFullLaneTakesWhatIsDueSooner(t *testing.T) {
 			})
 		})
 	}
-}
-
-// inBubbleWith is inBubble for a Config that differs; f sets the policies.
-func inBubbleWith(t *testing.T, sinks map[string]Sink, adapt func(*Config), f func(*rig)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, sinks, adapt)
-		r.run()
-		f(r)
-		r.finish()
-	})
 }

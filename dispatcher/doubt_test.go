@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -55,8 +54,7 @@ func TestAClaimWithoutAnAnswerIsReadBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := policy("order.close", 1)
 			p.Strict = true
-			policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			inBubble(t, p, succeeds, func(r *rig) {
 				lost := r.loseCommits(c.away, c.undone)
 				ids := []tocsin.JobID{r.insert(0, 1, 0), r.insert(1, 1, 0)}
 				var both []duequeue.Entry // at once, so that one claim takes both
@@ -82,8 +80,7 @@ func TestAClaimThatIsReadBackTooLateIsAnothers(t *testing.T) {
 	var calls atomic.Int32
 	p := policy("order.close", 1)
 	p.Strict = true
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error { calls.Add(1); return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, p, func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig) {
 		r.loseCommits(time.Minute, false)
 		id := r.add(0, 1, 0)
 		pass(30 * time.Second)
@@ -102,9 +99,7 @@ func TestAClaimThatIsReadBackTooLateIsAnothers(t *testing.T) {
 func TestTheEndOfRunDoesNotWaitForAClaimInDoubt(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict = true
-	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { return nil })}
-	inBubbleWith(t, sinks, func(c *Config) { c.DrainTimeout = 3 * time.Second }, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
+	inBubbleWith(t, p, handler(succeeds), func(c *Config) { c.DrainTimeout = 3 * time.Second }, func(r *rig) {
 		r.loseCommits(time.Hour, false)
 		r.add(0, 1, 0)
 		pass(time.Second)
@@ -132,11 +127,10 @@ func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
+			inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error {
 				time.Sleep(1900 * time.Millisecond)
 				return errors.New("no route")
-			})
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			}, func(r *rig) {
 				id := r.add(0, 1, 0)
 				pass(time.Millisecond)
 				lost := r.loseCommits(c.away, c.undone)

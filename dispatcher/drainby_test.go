@@ -32,7 +32,7 @@ func TestDeliveriesAreCutOffOnceTheDrainTimeoutIsOver(t *testing.T) {
 			})}
 			p := policy("order.close", 1)
 			p.Timeout = biztype.Duration(time.Hour)
-			inBubbleWith(t, sinks, func(cfg *Config) { cfg.DrainTimeout = 10 * time.Second }, func(r *rig) {
+			inBubbleOf(t, nil, sinks, func(cfg *Config) { cfg.DrainTimeout = 10 * time.Second }, func(r *rig) {
 				cut = make(chan time.Time, 1)
 				r.SetPolicies([]biztype.Policy{p})
 				r.add(0, 1, 0)

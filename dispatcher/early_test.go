@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -78,21 +77,17 @@ func (s *starts) of(id tocsin.JobID) (time.Time, bool) {
 // ahead runs f with a dispatcher of one biz type, its watched memory and its starts.
 func ahead(t *testing.T, p biztype.Policy, adapt func(*Config), f func(*rig, *watched, *starts)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		begun := &starts{at: map[tocsin.JobID]time.Time{}}
-		var w *watched
-		r := newRig(t, 1, map[string]Sink{p.Name: handler(begun.deliver)}, func(c *Config) {
-			w = &watched{memory: c.Store.(*memory)}
-			w.owner = store.Fence{Node: "me"}
-			c.Store = w
-			if adapt != nil {
-				adapt(c)
-			}
-		})
-		r.SetPolicies([]biztype.Policy{p})
-		r.run()
+	begun := &starts{at: map[tocsin.JobID]time.Time{}}
+	var w *watched
+	inBubbleWith(t, p, handler(begun.deliver), func(c *Config) {
+		w = &watched{memory: c.Store.(*memory)}
+		w.owner = store.Fence{Node: "me"}
+		c.Store = w
+		if adapt != nil {
+			adapt(c)
+		}
+	}, func(r *rig) {
 		f(r, w, begun)
-		r.finish()
 	})
 }
 

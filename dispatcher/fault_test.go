@@ -52,7 +52,7 @@ func TestALockedTableHoldsUpNoOtherOfItsLane(t *testing.T) {
 	})}
 	synctest.Test(t, func(t *testing.T) {
 		var locked *lockedTable
-		r := newRig(t, 1, sinks, func(c *Config) {
+		r := newRig(t, sinks, func(c *Config) {
 			locked = &lockedTable{memory: c.Store.(*memory)}
 			c.Store = locked
 		})
@@ -82,12 +82,11 @@ func TestALockedTableHoldsUpNoOtherOfItsLane(t *testing.T) {
 
 func TestATaskRescheduledInFlightIsDeliveredAgainAtOnce(t *testing.T) {
 	var calls atomic.Int32
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
+	inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error {
 		calls.Add(1)
 		time.Sleep(time.Second)
 		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(500 * time.Millisecond)
 		r.store.change(id, func(row *store.Row) { row.Version++; row.Action = time.Now().UnixMilli() })
@@ -105,13 +104,12 @@ func TestAHandlerThatEndsItsGoroutineFailsItsTaskOnly(t *testing.T) {
 	var calls atomic.Int32
 	p := policy("order.close", 1)
 	p.Concurrency = 1
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+	inBubble(t, p, func(context.Context, tocsin.Info) error {
 		if calls.Add(1) <= 3 {
 			runtime.Goexit()
 		}
 		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		ids := []tocsin.JobID{r.add(0, 1, 0), r.add(0, 1, 0), r.add(0, 1, 0), r.add(0, 1, 0)}
 		pass(time.Second)
 		failed := 0
@@ -136,11 +134,10 @@ type unreadable struct{ text string }
 func (u *unreadable) Error() string { return u.text }
 
 func TestAnErrorThatPanicsFailsItsTaskOnly(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
+	inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error {
 		var none *unreadable
 		return none
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(time.Second)
 		if row := r.store.row(id); row.Attempts != 1 || row.LastError == "" {
@@ -162,8 +159,7 @@ func TestANewRateCountsAtOnce(t *testing.T) {
 	var calls atomic.Int32
 	slow := policy("order.close", 1)
 	slow.Rate = 0.001
-	policies, sinks := one(slow, func(context.Context, tocsin.Info) error { calls.Add(1); return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, slow, func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig) {
 		r.add(0, 1, 0)
 		r.add(0, 1, 0)
 		pass(time.Second)
@@ -179,8 +175,7 @@ func TestANewRateCountsAtOnce(t *testing.T) {
 }
 
 func TestADrainNamesTheTablesThatAreStuck(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
-	inBubble(t, 2, policies, sinks, func(r *rig) {
+	inBubbleWith(t, policy("order.close", 1), handler(succeeds), onServers(2), func(r *rig) {
 		r.store.fail(func(statement string, ids []tocsin.JobID) error {
 			if statement != "load" && ids[0].Table()%2 == 0 {
 				return errLost
@@ -223,15 +218,12 @@ func (l *lockedForWrites) Settle(ctx context.Context, server int, outcomes []sto
 }
 
 func TestTheEndOfRunWaitsForALock(t *testing.T) {
-	_, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
-	synctest.Test(t, func(t *testing.T) {
-		until := time.Now().Add(5 * time.Second)
-		r := newRig(t, 1, sinks, func(c *Config) { c.Store = &lockedForWrites{c.Store.(*memory), until} })
-		r.SetPolicies([]biztype.Policy{policy("order.close", 1)})
-		r.run()
+	adapt := func(c *Config) { c.Store = &lockedForWrites{c.Store.(*memory), time.Now().Add(5 * time.Second)} }
+	inBubbleWith(t, policy("order.close", 1), handler(succeeds), adapt, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(100 * time.Millisecond)
-		r.finish()
+		r.stop()
+		pass(time.Minute)
 		r.status(id, tocsin.Done)
 	})
 }
@@ -242,7 +234,7 @@ func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict, p.Concurrency = true, 1
 	policies, sinks := one(p, nil)
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
 		want := map[tocsin.JobID]int64{}
 		var first, ended atomic.Int64 // the task that is delivered, and when that ends
 		sinks[p.Name] = handler(func(_ context.Context, task tocsin.Info) error {
@@ -277,8 +269,7 @@ func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
 func TestAFirstDeliveryAfterAFailOverIsPutOffInFull(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict = true
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, p, func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) }, func(r *rig) {
 		r.store.failing = func(statement string, _ []tocsin.JobID) error {
 			if statement == "claim" {
 				time.Sleep(400 * time.Millisecond)

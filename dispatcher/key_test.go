@@ -72,8 +72,7 @@ func TestAKeysTasksAreDeliveredInTurn(t *testing.T) {
 	for _, n := range []int{1, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			log := newKeyLog()
-			policies, sinks := one(keyPolicy(n), log.deliver(quick))
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			inBubble(t, keyPolicy(n), log.deliver(quick), func(r *rig) {
 				want := map[uint64][]tocsin.JobID{}
 				for i := range each {
 					for k := range uint64(keys) {
@@ -108,8 +107,7 @@ func TestAKeysTasksAreDeliveredInTurn(t *testing.T) {
 // What is offered may be a key's last row alone: those before it are looked up, and go first.
 func TestAKeysUnknownRowsGoFirst(t *testing.T) {
 	log := newKeyLog()
-	policies, sinks := one(keyPolicy(1), log.deliver(quick))
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, keyPolicy(1), log.deliver(quick), func(r *rig) {
 		var want []tocsin.JobID
 		for i := range 20 {
 			want = append(want, r.keyed(7, time.Duration(i-20)*time.Second))
@@ -125,13 +123,12 @@ func TestAKeysUnknownRowsGoFirst(t *testing.T) {
 // A retried task has a new time: those that are due before it go first.
 func TestARetriedTaskOfAKeyGivesWay(t *testing.T) {
 	log := newKeyLog()
-	policies, sinks := one(keyPolicy(1), log.deliver(func(task tocsin.Info) (time.Duration, error) {
+	inBubble(t, keyPolicy(1), log.deliver(func(task tocsin.Info) (time.Duration, error) {
 		if task.Payload == "fails" && task.Attempts == 0 {
 			return 0, tocsin.RetryIn(time.Second, errors.New("busy"))
 		}
 		return 0, nil
-	}))
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}), func(r *rig) {
 		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
 		r.store.change(first, func(row *store.Row) { row.Payload = "fails" })
 		r.offer(first)
@@ -147,8 +144,7 @@ func TestARetriedTaskOfAKeyGivesWay(t *testing.T) {
 func TestAKeyWaitsForAHandlerOverItsTimeOut(t *testing.T) {
 	log := newKeyLog()
 	p := keyPolicy(1)
-	policies, sinks := one(p, log.deliver(func(tocsin.Info) (time.Duration, error) { return 9 * p.Timeout.D() / 2, nil }))
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, p, log.deliver(func(tocsin.Info) (time.Duration, error) { return 9 * p.Timeout.D() / 2, nil }), func(r *rig) {
 		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
 		r.offer(first)
 		r.offer(second)
@@ -168,8 +164,8 @@ func TestProcessesShareAKeysTurns(t *testing.T) {
 	sinks := map[string]Sink{p.Name: log.deliver(quick)}
 	each := func(c *Config) { c.ClaimEach = true }
 	synctest.Test(t, func(t *testing.T) {
-		a := newRig(t, 1, sinks, each)
-		b := newRig(t, 1, sinks, func(c *Config) { each(c); c.Store, c.Node = a.store, "node-2" })
+		a := newRig(t, sinks, each)
+		b := newRig(t, sinks, func(c *Config) { each(c); c.Store, c.Node = a.store, "node-2" })
 		b.store = a.store
 		fails := 0
 		a.store.fail(func(statement string, _ []tocsin.JobID) error {
@@ -204,8 +200,7 @@ func TestProcessesShareAKeysTurns(t *testing.T) {
 func TestASweepTakesAKeysRowsInTurn(t *testing.T) {
 	log := newKeyLog()
 	p := keyPolicy(1)
-	inBubbleWith(t, map[string]Sink{p.Name: log.deliver(quick)}, func(c *Config) { sweeping(c); c.SweepGrace = 10 * time.Second }, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
+	inBubbleWith(t, p, log.deliver(quick), func(c *Config) { sweeping(c); c.SweepGrace = 10 * time.Second }, func(r *rig) {
 		var want []tocsin.JobID
 		for i := range 20 {
 			want = append(want, r.keyed(7, time.Duration(i-90)*time.Second))
@@ -235,8 +230,7 @@ func TestASweepForgetsALookAtAKeyWhoseTargetIsAway(t *testing.T) {
 		}
 		return 20 * time.Millisecond, nil
 	})}
-	inBubbleWith(t, sinks, sweeping, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
+	inBubbleOf(t, []biztype.Policy{p}, sinks, sweeping, func(r *rig) {
 		var ids []tocsin.JobID
 		for i := range 4 {
 			ids = append(ids, r.keyed(7, time.Duration(i-90)*time.Second))
@@ -256,7 +250,7 @@ func TestAKeysTurnOutlastsAPause(t *testing.T) {
 	log := newKeyLog()
 	p := keyPolicy(1)
 	policies, sinks := one(p, log.deliver(func(tocsin.Info) (time.Duration, error) { return time.Second, nil }))
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
 		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
 		r.offer(first)
 		r.offer(second)

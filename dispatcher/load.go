@@ -155,7 +155,9 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 		return s.d.cfg.Store.Load(ctx, s.index, ids)
 	})
 	if err != nil {
-		s.unread(batch)
+		s.mu.Lock()
+		s.leaveRoom(batch)
+		s.mu.Unlock()
 		s.hold(batch, err)
 		return false
 	}
@@ -166,14 +168,7 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 	return len(loaded.Failed) == 0
 }
 
-// unread releases the payload room of entries that were not loaded.
-func (s *server) unread(batch []duequeue.Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.leaveRoom(batch)
-}
-
-// leaveRoom is called under s.mu.
+// leaveRoom releases the payload room of entries that were loaded, or will not be. Called under s.mu.
 func (s *server) leaveRoom(entries []duequeue.Entry) {
 	for _, e := range entries {
 		s.lanes[e.Type].leaveRoom(1)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -21,13 +20,9 @@ import (
 // inBubbleLogged is inBubble with a log.
 func inBubbleLogged(t *testing.T, policies []biztype.Policy, sinks map[string]Sink, f func(*rig, *devtest.Log)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		var log devtest.Log
-		r := newRig(t, 1, sinks, func(c *Config) { c.Logger = log.Logger() })
-		r.SetPolicies(policies)
-		r.run()
+	var log devtest.Log
+	inBubbleOf(t, policies, sinks, func(c *Config) { c.Logger = log.Logger() }, func(r *rig) {
 		f(r, &log)
-		r.finish()
 	})
 }
 
@@ -39,19 +34,22 @@ func TestAttemptsThatFailAreLogged(t *testing.T) {
 		handler handler
 		want    []string // level and message of each line
 		reason  string   // "": not checked, as it depends on chance or there is none
+		key     any      // the task's BizKey; nil: it has none
 	}{
-		"a success":  {policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil }, nil, ""},
-		"a snooze":   {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) }, nil, ""},
-		"an error":   {policy("order.close", 1), func(context.Context, tocsin.Info) error { return errors.New("no stock") }, []string{"warn delivery failed"}, "no stock"},
-		"Bury":       {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Bury(errors.New("no order")) }, []string{"error delivery failed for good: the task is dead"}, "no order"},
-		"the last":   {last, func(context.Context, tocsin.Info) error { return errors.New("no stock") }, []string{"error delivery failed for good: the task is dead"}, "no stock"},
-		"a time-out": {policy("order.close", 1), func(ctx context.Context, _ tocsin.Info) error { <-ctx.Done(); return errors.New("too slow") }, []string{"warn delivery timed out"}, ""},
-		"a panic":    {policy("order.close", 1), func(context.Context, tocsin.Info) error { panic("nil order") }, []string{"error handler panicked", "warn delivery failed"}, "panic: nil order"},
+		"a success":  {policy("order.close", 1), succeeds, nil, "", nil},
+		"a snooze":   {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) }, nil, "", nil},
+		"an error":   {policy("order.close", 1), func(context.Context, tocsin.Info) error { return errors.New("no stock") }, []string{"warn delivery failed"}, "no stock", "ord_1"},
+		"Bury":       {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Bury(errors.New("no order")) }, []string{"error delivery failed for good: the task is dead"}, "no order", "ord_1"},
+		"the last":   {last, func(context.Context, tocsin.Info) error { return errors.New("no stock") }, []string{"error delivery failed for good: the task is dead"}, "no stock", nil},
+		"a time-out": {policy("order.close", 1), func(ctx context.Context, _ tocsin.Info) error { <-ctx.Done(); return errors.New("too slow") }, []string{"warn delivery timed out"}, "", nil},
+		"a panic":    {policy("order.close", 1), func(context.Context, tocsin.Info) error { panic("nil order") }, []string{"error handler panicked", "warn delivery failed"}, "panic: nil order", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policies, sinks := one(c.policy, c.handler)
 			inBubbleLogged(t, policies, sinks, func(r *rig, log *devtest.Log) {
-				id := r.add(0, 1, 0)
+				id := r.insert(0, 1, 0)
+				r.store.change(id, func(row *store.Row) { row.BizKey, _ = c.key.(string) })
+				r.offer(id)
 				pass(2500 * time.Millisecond)
 				var got []string
 				for _, line := range log.Lines() {
@@ -64,28 +62,11 @@ func TestAttemptsThatFailAreLogged(t *testing.T) {
 					return
 				}
 				line := log.Lines()[len(got)-1]
-				if line["biz_type"] != "order.close" || line["job_id"] != id.String() || line["attempt"] != 1.0 || c.reason != "" && line["error"] != c.reason {
+				if line["biz_type"] != "order.close" || line["job_id"] != id.String() || line["attempt"] != 1.0 || line["biz_key"] != c.key || c.reason != "" && line["error"] != c.reason {
 					t.Errorf("logged %v", line)
 				}
 			})
 		})
-	}
-}
-
-func TestALineOfAFailedDeliveryHasTheBusinessKey(t *testing.T) {
-	var log devtest.Log
-	for i, verb := range []tocsin.Verb{tocsin.Retried, tocsin.Buried} {
-		for _, key := range []string{"ord_1", ""} {
-			r := result{task: &task{row: &store.Row{Info: tocsin.Info{BizID: tocsin.KeyID("ord_1"), BizKey: key}}}, ending: ending{verb: verb}}
-			k := &kind{d: &Dispatcher{cfg: Config{Logger: log.Logger()}}} // a second line of one kind would be suppressed
-			r.lane = &lane{kind: k}
-			k.tell([]result{r}, false)
-			tellDead([]result{r}, []store.Fate{store.Stored})
-			line := log.Lines()[len(log.Lines())-1]
-			if got, ok := line["biz_key"]; ok != (key != "") || ok && got != key || line["level"] != []string{"warn", "error"}[i] {
-				t.Errorf("%s of a task of key %q: logged %v", verb, key, line)
-			}
-		}
 	}
 }
 
@@ -129,7 +110,7 @@ func TestAServerThatFailsIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
 		"it refuses settles":         {"settle", errors.New("disk full"), "outcome could not be settled; it is set aside and tried again"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
+			policies, sinks := one(policy("order.close", 1), succeeds)
 			inBubbleLogged(t, policies, sinks, func(r *rig, log *devtest.Log) {
 				var tries atomic.Int32
 				r.store.fail(func(statement string, _ []tocsin.JobID) error {

@@ -68,6 +68,16 @@ func (m *memory) fail(f func(statement string, ids []tocsin.JobID) error) {
 	m.failing = f
 }
 
+// failOn lets each statement of the kind fail from now on, and those of other kinds succeed.
+func (r *rig) failOn(statement string, err error) {
+	r.store.fail(func(s string, _ []tocsin.JobID) error {
+		if s == statement {
+			return err
+		}
+		return nil
+	})
+}
+
 func idsOf[T any](items []T, id func(T) tocsin.JobID) []tocsin.JobID {
 	ids := make([]tocsin.JobID, len(items))
 	for i, item := range items {
@@ -290,7 +300,7 @@ func (m *memory) change(id tocsin.JobID, f func(*store.Row)) {
 	f(m.rows[id])
 }
 
-// rig is a running dispatcher over memory. Table n is on server n % servers.
+// rig is a running dispatcher over memory, with one server unless its Config says otherwise.
 type rig struct {
 	*Dispatcher
 	t     *testing.T
@@ -314,17 +324,47 @@ func (h handler) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	return errs
 }
 
-// inBubble runs f with a dispatcher whose biz types have the targets of sinks,
-// by name, in a bubble of its own time.
-func inBubble(t *testing.T, servers int, policies []biztype.Policy, sinks map[string]Sink, f func(*rig)) {
+// succeeds is a delivery that takes no time.
+func succeeds(context.Context, tocsin.Info) error { return nil }
+
+// inBubble runs f with a dispatcher of one biz type, in a bubble of its own time.
+func inBubble(t *testing.T, p biztype.Policy, target handler, f func(*rig)) {
+	t.Helper()
+	inBubbleWith(t, p, target, nil, f)
+}
+
+// inBubbleWith is inBubble for a Config that differs.
+func inBubbleWith(t *testing.T, p biztype.Policy, target Sink, adapt func(*Config), f func(*rig)) {
+	t.Helper()
+	inBubbleOf(t, []biztype.Policy{p}, map[string]Sink{p.Name: target}, adapt, f)
+}
+
+// inBubbleOf is inBubbleWith for biz types whose targets are in sinks, by name. Where there are none, f sets them.
+func inBubbleOf(t *testing.T, policies []biztype.Policy, sinks map[string]Sink, adapt func(*Config), f func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, servers, sinks, nil)
-		r.SetPolicies(policies)
+		r := newRig(t, sinks, adapt)
+		if policies != nil {
+			r.SetPolicies(policies)
+		}
 		r.run()
 		f(r)
 		r.finish()
 	})
+}
+
+// onServers puts table n on server n % servers.
+func onServers(servers int) func(*Config) {
+	return func(c *Config) {
+		c.Servers, c.ServerOf = servers, func(table int) int { return table % servers }
+	}
+}
+
+// inBatches delivers to a target that takes so many tasks at once.
+func inBatches(sink Sink, size int) func(*Config) {
+	return func(c *Config) {
+		c.Target = func(biztype.Policy) (Target, bool) { return Target{Sink: sink, Batch: size}, true }
+	}
 }
 
 // pass lets d go by, and waits until all that happens at its end has happened: a timer of the dispatcher may fire at the very
@@ -334,18 +374,17 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func newRig(t *testing.T, servers int, sinks map[string]Sink, adapt func(*Config)) *rig {
+func newRig(t *testing.T, sinks map[string]Sink, adapt func(*Config)) *rig {
 	r := &rig{t: t, store: &memory{rows: make(map[tocsin.JobID]*store.Row), fates: make(map[store.Fate]int)}}
 	cfg := Config{
-		Store:    r.store,
-		Servers:  servers,
-		ServerOf: func(table int) int { return table % servers },
-		Node:     "node-1",
+		Store: r.store,
+		Node:  "node-1",
 		Target: func(p biztype.Policy) (Target, bool) {
 			sink, ok := sinks[p.Name]
 			return Target{Sink: sink}, ok
 		},
 	}
+	onServers(1)(&cfg)
 	if adapt != nil {
 		adapt(&cfg)
 	}

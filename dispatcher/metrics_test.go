@@ -7,7 +7,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,13 +25,9 @@ func (c callback) FailureCause() string { return string(c) }
 // inBubbleMetered runs f with a dispatcher whose metrics read returns, by name and labels.
 func inBubbleMetered(t *testing.T, policies []biztype.Policy, sinks map[string]Sink, f func(r *rig, read func(prefix string) map[string]float64)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewRegistry()
-		r := newRig(t, 1, sinks, func(c *Config) { c.Registerer = registry })
-		r.SetPolicies(policies)
-		r.run()
+	registry := prometheus.NewRegistry()
+	inBubbleOf(t, policies, sinks, func(c *Config) { c.Registerer = registry }, func(r *rig) {
 		f(r, func(prefix string) map[string]float64 { return values(t, registry, prefix) })
-		r.finish()
 	})
 }
 
@@ -79,7 +74,7 @@ func TestFailuresAreCountedByCause(t *testing.T) {
 		"a server error, later again": {last, func(context.Context, tocsin.Info) error { return tocsin.RetryIn(time.Hour, callback("status_5xx")) }, "status_5xx"},
 		"a cause that nobody knows":   {last, func(context.Context, tocsin.Info) error { return callback("moon phase") }, "error"},
 		"a snooze":                    {last, func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) }, ""},
-		"a success":                   {last, func(context.Context, tocsin.Info) error { return nil }, ""},
+		"a success":                   {last, succeeds, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policies, sinks := one(c.policy, c.handler)
@@ -99,7 +94,7 @@ func TestFailuresAreCountedByCause(t *testing.T) {
 }
 
 func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
+	policies, sinks := one(policy("order.close", 1), succeeds)
 	inBubbleMetered(t, policies, sinks, func(r *rig, read func(string) map[string]float64) {
 		crashed := r.add(0, 1, time.Minute)
 		r.store.change(crashed, func(row *store.Row) { row.Crashes = 1 })
@@ -107,29 +102,6 @@ func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
 		pass(2 * time.Minute)
 		if got := read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" crashed": 1}) {
 			t.Errorf("got %v", got)
-		}
-	})
-}
-
-func TestDeliveriesThatTheEndOfTheNodeCutsOffAreMadeAgain(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(ctx context.Context, _ tocsin.Info) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	policies[0].Timeout = biztype.Duration(time.Hour)
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewRegistry()
-		r := newRig(t, 1, sinks, func(c *Config) { c.Registerer = registry })
-		r.SetPolicies(policies)
-		r.run()
-		r.add(0, 1, 0)
-		pass(time.Second)
-		r.finish()
-		if got := values(t, registry, "second_deliveries_total"); !maps.Equal(got, map[string]float64{" cut_off": 1}) {
-			t.Errorf("got %v", got)
-		}
-		if got := values(t, registry, "failures_total"); len(got) > 0 {
-			t.Errorf("a delivery that was cut off counts as a failure: %v", got)
 		}
 	})
 }
@@ -155,22 +127,18 @@ func TestLanesAreExported(t *testing.T) {
 	slow.Concurrency, slow.Timeout, paused.Paused = 2, biztype.Duration(time.Hour), true
 	limited := policy("cart.remind", 3)
 	limited.Rate = 0.01
-	release := make(chan struct{})
+	var release chan struct{} // made in the bubble
 	block := handler(func(context.Context, tocsin.Info) error { <-release; return nil })
-	done := handler(func(context.Context, tocsin.Info) error { return nil })
+	done := handler(succeeds)
 	sinks := map[string]Sink{slow.Name: block, paused.Name: done, limited.Name: done}
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewRegistry()
-		r := newRig(t, 1, sinks, func(c *Config) { c.Registerer = registry })
-		r.SetPolicies([]biztype.Policy{slow, paused, limited})
-		r.run()
+	inBubbleMetered(t, []biztype.Policy{slow, paused, limited}, sinks, func(r *rig, read func(string) map[string]float64) {
 		release = make(chan struct{})
 		for range 50 {
 			r.add(0, 1, 0)
 			r.add(0, 3, 0)
 		}
 		pass(2 * time.Second)
-		got := values(t, registry, "lane_")
+		got := read("lane_")
 		for key, want := range map[string]float64{
 			"running order.close": 2, "limit order.close": 2, "state order.close": stateValues[Open],
 			"state coupon.remind": stateValues[Paused], "queued coupon.remind": 0, "state cart.remind": stateValues[Limited],
@@ -184,31 +152,28 @@ func TestLanesAreExported(t *testing.T) {
 		}
 		close(release)
 		r.SetPolicies([]biztype.Policy{paused, limited})
-		if got := values(t, registry, "lane_state"); got[" order.close"] != stateValues[Lacking] {
+		if got := read("lane_state"); got[" order.close"] != stateValues[Lacking] {
 			t.Errorf("a type that the node lacks: %v", got)
 		}
-		r.finish()
 	})
 }
 
-func TestTheAgeOfUnsettledOutcomesIsExported(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
+func TestATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
+	policies, sinks := one(policy("order.close", 1), succeeds)
 	inBubbleMetered(t, policies, sinks, func(r *rig, read func(string) map[string]float64) {
-		r.store.fail(func(statement string, _ []tocsin.JobID) error {
-			if statement == "settle" {
-				return errLost
-			}
-			return nil
-		})
-		r.add(0, 1, 0)
+		r.failOn("settle", errLost)
+		id, began := r.add(0, 1, 0), time.Now()
 		pass(time.Minute)
 		if age := read("unsettled_age")["_seconds"]; age < 59 || age > 61 {
 			t.Errorf("after a minute the age is %v", age)
 		}
+		if p := r.Place(0, id); p.Stage != Unsettled || p.Since.Sub(began) > time.Second {
+			t.Errorf("while nothing can be stored: %+v", p)
+		}
 		r.store.fail(nil)
 		pass(time.Minute)
-		if age := read("unsettled_age")["_seconds"]; age != 0 {
-			t.Errorf("nothing waits any more, and the age is %v", age)
+		if age, p := read("unsettled_age")["_seconds"], r.Place(0, id); age != 0 || p.Stage != Nowhere {
+			t.Errorf("nothing waits any more, and the age is %v, the task at %+v", age, p)
 		}
 	})
 }

@@ -94,11 +94,10 @@ func TestOutcomesOfAMomentAreSettledTogether(t *testing.T) {
 	var turn atomic.Int32
 	p := policy("order.close", 1)
 	p.Concurrency = tasks
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+	inBubble(t, p, func(context.Context, tocsin.Info) error {
 		time.Sleep(time.Duration(turn.Add(1)) * each)
 		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		for range tasks {
 			r.add(0, 1, time.Second)
 		}
@@ -117,13 +116,12 @@ func TestOutcomesOfHandlersWithTransactionsAreSettledApart(t *testing.T) {
 	var mem *memory
 	var inTx atomic.Bool
 	inTx.Store(true)
-	policies, sinks := one(policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
+	inBubble(t, policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
 		if inTx.Load() {
 			mem.change(task.JobID, func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Done, seam.CompletedInTx })
 		}
 		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		mem = r.store
 		deliver := func(tx bool) store.Outcome {
 			inTx.Store(tx)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,10 +99,8 @@ func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &stubborn{takes: c.takes, err: c.err}
-			policies, sinks := one(overrunPolicy(), s.deliver)
 			registry := prometheus.NewRegistry()
-			inBubbleWith(t, sinks, func(c *Config) { c.Registerer = registry }, func(r *rig) {
-				r.SetPolicies(policies)
+			inBubbleWith(t, overrunPolicy(), handler(s.deliver), func(c *Config) { c.Registerer = registry }, func(r *rig) {
 				begun, id := time.Now(), r.add(0, 1, 0)
 				for range 60 { // peeks and bells find it again and again
 					pass(100 * time.Millisecond)
@@ -131,8 +128,7 @@ func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
 
 func TestWholeRowsWaitForTheirLastAttemptToo(t *testing.T) {
 	s := &stubborn{takes: 3 * time.Second, err: errors.New("no answer")}
-	policies, sinks := one(overrunPolicy(), s.deliver)
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, overrunPolicy(), s.deliver, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(2600 * time.Millisecond)
 		r.hand(r.room(10), r.rows(id))
@@ -147,8 +143,7 @@ func TestWholeRowsWaitForTheirLastAttemptToo(t *testing.T) {
 func TestASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
 	s := &stubborn{takes: 30 * time.Second, err: errors.New("no answer")}
 	_, sinks := one(overrunPolicy(), s.deliver)
-	inBubbleWith(t, sinks, func(c *Config) { c.ClaimAll, c.SweepGrace = true, time.Nanosecond }, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{overrunPolicy()})
+	inBubbleOf(t, []biztype.Policy{overrunPolicy()}, sinks, func(c *Config) { c.ClaimAll, c.SweepGrace = true, time.Nanosecond }, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(2600 * time.Millisecond)
 		r.offer(id) // as the next sweep does
@@ -165,8 +160,7 @@ func TestASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
 
 func TestTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *testing.T) {
 	s := &stubborn{takes: 4 * time.Second, err: errors.New("no answer")}
-	policies, sinks := one(overrunPolicy(), s.deliver)
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, overrunPolicy(), s.deliver, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(3 * time.Second)
 		r.Set([]int{0}, nil)
@@ -184,7 +178,7 @@ func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 	s := &stubborn{takes: 130 * time.Second, err: errors.New("no answer")}
 	_, sinks := one(overrunPolicy(), s.deliver)
 	adapt := func(c *Config) { c.Logger = devtest.NewLogger(&log) }
-	inBubbleWith(t, sinks, adapt, func(r *rig) {
+	inBubbleOf(t, nil, sinks, adapt, func(r *rig) {
 		p := overrunPolicy()
 		p.Concurrency = 3
 		r.SetPolicies([]biztype.Policy{p})
@@ -208,52 +202,26 @@ func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 	}
 }
 
+// A task that is rescheduled while in delivery waits for that delivery as long as a failed one would.
 func TestARescheduledTaskWaitsForItsLastDelivery(t *testing.T) {
-	s := &stubborn{takes: 3 * time.Second, err: errors.New("no answer")}
-	policies, sinks := one(overrunPolicy(), s.deliver)
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		id := r.add(0, 1, 0)
-		pass(time.Second)
-		r.store.change(id, func(row *store.Row) {
-			row.Action, row.Version = time.Now().UnixMilli(), row.Version+1
-		})
-		pass(1900 * time.Millisecond)
-		if began, most := s.seen(); most != 1 || began != 1 {
-			t.Errorf("%d deliveries, %d at the same time; want 1 and 1", began, most)
-		}
-		pass(time.Second)
-		if began, _ := s.seen(); began != 2 {
-			t.Errorf("%d deliveries, want the second one once the first has returned", began)
-		}
-	})
-}
-
-// A task that is rescheduled while in delivery waits for that delivery as long as a
-// failed one would.
-func TestARescheduledTaskWaitsForADeliveryOverItsTimeout(t *testing.T) {
-	var inHand, beside atomic.Int32
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
-		if inHand.Add(1) > 1 {
-			beside.Add(1)
-		}
-		defer inHand.Add(-1)
-		time.Sleep(3500 * time.Millisecond) // the time-out is 2 s, and the bound counts from there
-		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	s := &stubborn{takes: 3500 * time.Millisecond, err: errors.New("no answer")} // the time-out is 2 s, and the bound counts from there
+	inBubble(t, policy("order.close", 1), s.deliver, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(200 * time.Millisecond)
 		r.store.change(id, func(row *store.Row) {
 			row.Action, row.Version = time.Now().Add(100*time.Millisecond).UnixMilli(), row.Version+1
 		})
-		for range 20 {
+		for range 3 {
 			pass(time.Second)
-			if row := r.store.row(id); row.Status == tocsin.Pending {
-				_ = r.Offer(0, []duequeue.Entry{{JobID: id, Type: 1, Due: row.Action}}) // a peek
-			}
+			_ = r.Offer(0, []duequeue.Entry{{JobID: id, Type: 1, Due: r.store.row(id).Action}}) // a peek
 		}
-		if beside.Load() != 0 {
-			t.Errorf("%d deliveries beside another", beside.Load())
+		if began, _ := s.seen(); began != 1 {
+			t.Errorf("%d deliveries before the first has returned", began)
 		}
+		pass(time.Second)
+		if began, most := s.seen(); began != 2 || most != 1 {
+			t.Errorf("%d deliveries, %d at the same time; want the second one once the first has returned", began, most)
+		}
+		pass(20 * time.Second)
 	})
 }

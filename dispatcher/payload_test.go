@@ -41,7 +41,7 @@ func TestPayloadsInMemoryAreBounded(t *testing.T) {
 		}),
 		"small": handler(func(context.Context, tocsin.Info) error { note(); small.Add(1); return nil }),
 	}
-	inBubbleWith(t, sinks, func(c *Config) { c.PayloadBytes = limit }, func(r *rig) {
+	inBubbleOf(t, nil, sinks, func(c *Config) { c.PayloadBytes = limit }, func(r *rig) {
 		d = r.Dispatcher
 		policies := []biztype.Policy{policy("big", 1), policy("small", 2)}
 		policies[0].Concurrency, policies[1].Concurrency = 500, 500
@@ -75,13 +75,13 @@ func TestPayloadsAreGivenBack(t *testing.T) {
 	cases := map[string]struct {
 		adapt func(*biztype.Policy)
 		row   func(*store.Row) // before it is loaded
-		then  func(r *rig, id tocsin.JobID)
+		then  func(*rig)
 	}{
 		"it is delivered":            {},
 		"it is claimed":              {adapt: func(p *biztype.Policy) { p.Strict = true }},
 		"it is gone":                 {row: func(row *store.Row) { row.Status = tocsin.Cancelled }},
 		"it is rescheduled":          {row: func(row *store.Row) { row.Action += time.Hour.Milliseconds() }},
-		"it waits, and is given up":  {adapt: func(p *biztype.Policy) { p.Rate = 0.001 }, then: func(r *rig, _ tocsin.JobID) { r.Set([]int{0}, nil) }},
+		"it waits, and is given up":  {adapt: func(p *biztype.Policy) { p.Rate = 0.001 }, then: func(r *rig) { r.Set([]int{0}, nil) }},
 		"its claim is another's":     {adapt: func(p *biztype.Policy) { p.Strict = true }, then: failing("claim")},
 		"it can't be loaded":         {then: failing("load")},
 		"its outcome is not stored":  {then: failing("settle")},
@@ -93,8 +93,7 @@ func TestPayloadsAreGivenBack(t *testing.T) {
 			if c.adapt != nil {
 				c.adapt(&p)
 			}
-			policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			inBubble(t, p, succeeds, func(r *rig) {
 				id := r.inflate(r.insert(0, 1, 50*time.Millisecond), 5000)
 				other := r.inflate(r.insert(0, 1, 50*time.Millisecond), 5000)
 				r.offer(id)
@@ -104,7 +103,7 @@ func TestPayloadsAreGivenBack(t *testing.T) {
 					r.store.change(other, c.row)
 				}
 				if c.then != nil {
-					c.then(r, id)
+					c.then(r)
 				}
 				pass(10 * time.Second)
 				if n := r.Stats().PayloadBytes; n != 0 {
@@ -117,34 +116,8 @@ func TestPayloadsAreGivenBack(t *testing.T) {
 }
 
 // failing makes a statement fail from now on.
-func failing(statement string) func(*rig, tocsin.JobID) {
-	return func(r *rig, _ tocsin.JobID) {
-		r.store.fail(func(s string, _ []tocsin.JobID) error {
-			if s == statement {
-				return context.DeadlineExceeded
-			}
-			return nil
-		})
-	}
-}
-
-// Rows that were read whole count like loaded ones, even if they are never delivered.
-func TestPayloadsOfWholeRowsAreGivenBack(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		pass(time.Millisecond) // it runs by then
-		room := r.Reserve(0, 1, 10)
-		if room.Rows == 0 || r.Stats().PayloadBytes < int64(room.Rows) {
-			t.Errorf("%+v, %d bytes", room, r.Stats().PayloadBytes)
-		}
-		id := r.inflate(r.insert(0, 1, 0), 5000)
-		r.Take(context.Background(), 0, 1, room, []store.Row{r.store.row(id)}, time.Now())
-		pass(time.Second)
-		r.status(id, tocsin.Done)
-		if n := r.Stats().PayloadBytes; n != 0 {
-			t.Errorf("%d bytes are still counted", n)
-		}
-	})
+func failing(statement string) func(*rig) {
+	return func(r *rig) { r.failOn(statement, context.DeadlineExceeded) }
 }
 
 func TestAShareOfThePayloads(t *testing.T) {

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -25,12 +24,9 @@ func (r *rig) laneReport(name string) LaneReport {
 func TestALaneSaysSinceWhenItIsFull(t *testing.T) {
 	slow := policy("order.close", 1)
 	slow.Concurrency, slow.Timeout = 2, biztype.Duration(time.Hour)
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		block := handler(func(context.Context, tocsin.Info) error { <-release; return nil })
-		r := newRig(t, 1, map[string]Sink{slow.Name: block}, nil)
-		r.SetPolicies([]biztype.Policy{slow})
-		r.run()
+	var release chan struct{} // made in the bubble
+	inBubble(t, slow, func(context.Context, tocsin.Info) error { <-release; return nil }, func(r *rig) {
+		release = make(chan struct{})
 		first := r.add(0, 1, 0)
 		pass(time.Second)
 		if l := r.laneReport(slow.Name); l.Running != 1 || l.Limit != 2 || l.State != Open || !l.FullSince.IsZero() {
@@ -63,29 +59,6 @@ func TestALaneSaysSinceWhenItIsFull(t *testing.T) {
 		pass(time.Second)
 		if l := r.laneReport(slow.Name); l.Running != 0 || !l.FullSince.IsZero() {
 			t.Errorf("all slots are free: %+v", l)
-		}
-		r.finish()
-	})
-}
-
-func TestATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
-	inBubbleMetered(t, policies, sinks, func(r *rig, _ func(string) map[string]float64) {
-		r.store.fail(func(statement string, _ []tocsin.JobID) error {
-			if statement == "settle" {
-				return errLost
-			}
-			return nil
-		})
-		id, began := r.add(0, 1, 0), time.Now()
-		pass(time.Minute)
-		if p := r.Place(0, id); p.Stage != Unsettled || p.Since.Sub(began) > time.Second {
-			t.Errorf("while nothing can be stored: %+v", p)
-		}
-		r.store.fail(nil)
-		pass(time.Minute)
-		if p := r.Place(0, id); p.Stage != Nowhere {
-			t.Errorf("afterwards: %+v", p)
 		}
 	})
 }

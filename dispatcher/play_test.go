@@ -77,7 +77,7 @@ func newPlay(t *testing.T, draws *rapid.T) *play {
 	plain.Ladder = []biztype.Duration{biztype.Duration(500 * time.Millisecond)} // before an overrun ends
 	p.policies = []biztype.Policy{plain, strict}
 	sink := handler(p.deliver)
-	p.rig = newRig(t, 1, map[string]Sink{plain.Name: sink, strict.Name: sink}, func(cfg *Config) {
+	p.rig = newRig(t, map[string]Sink{plain.Name: sink, strict.Name: sink}, func(cfg *Config) {
 		cfg.Store = slowClaims{cfg.Store.(*memory)}
 		cfg.LeaseOK = func(string) bool { p.mu.Lock(); defer p.mu.Unlock(); return !p.lost }
 	})

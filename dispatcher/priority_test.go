@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -82,10 +81,7 @@ func TestALowBacklogGivesWay(t *testing.T) {
 			}),
 			b.Name: handler(func(context.Context, tocsin.Info) error { mu.Lock(); defer mu.Unlock(); backlog++; return nil }),
 		}
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, 1, sinks, func(c *Config) { c.Store = &busyStore{c.Store.(*memory), make(chan struct{}, 1)} })
-			r.SetPolicies([]biztype.Policy{a, b})
-			r.run()
+		inBubbleOf(t, []biztype.Policy{a, b}, sinks, func(c *Config) { c.Store = &busyStore{c.Store.(*memory), make(chan struct{}, 1)} }, func(r *rig) {
 			for i := range 1000 {
 				r.add(i%rigTables, 1, time.Duration(i)*10*time.Millisecond)
 			}
@@ -94,7 +90,6 @@ func TestALowBacklogGivesWay(t *testing.T) {
 				r.add(i%rigTables, 2, -time.Second)
 			}
 			pass(7 * time.Second)
-			r.finish()
 		})
 		slices.Sort(lates)
 		return quantile.Of(lates, 0.99), backlog

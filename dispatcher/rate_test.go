@@ -4,33 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 )
-
-func TestRateIsSharedByThePeers(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Rate = 20
-	var calls atomic.Int32
-	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
-	inBubbleWith(t, sinks, func(c *Config) { c.Peers = func() int { return 2 } }, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
-		for range 100 {
-			r.add(0, 1, 0)
-		}
-		pass(5 * time.Second)
-		if n := calls.Load(); n < 48 || n > 52 {
-			t.Errorf("%d deliveries in 5 s, want 10 a second", n)
-		}
-		pass(6 * time.Second)
-		if n := calls.Load(); n != 100 {
-			t.Errorf("%d of 100 delivered", n)
-		}
-	})
-}
 
 // A rate is kept though each third delivery takes three times as long as the rate allows for one; and however long deliveries take,
 // while there are slots.
@@ -46,8 +24,7 @@ func TestARateIsKept(t *testing.T) {
 		p := policy("order.close", 1)
 		p.Rate, p.Concurrency, p.Timeout = c.rate, c.slots, biztype.Duration(time.Minute)
 		var calls atomic.Int32
-		policies, sinks := one(p, func(context.Context, tocsin.Info) error { time.Sleep(c.takes(calls.Add(1))); return nil })
-		inBubble(t, 1, policies, sinks, func(r *rig) {
+		inBubble(t, p, func(context.Context, tocsin.Info) error { time.Sleep(c.takes(calls.Add(1))); return nil }, func(r *rig) {
 			for range int(20 * c.rate) {
 				r.add(0, 1, 0)
 			}
@@ -66,11 +43,8 @@ func TestARateOverManyServers(t *testing.T) {
 		p := policy("order.close", 1)
 		p.Rate = c.rate
 		var calls atomic.Int32
-		sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil })}
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, rigTables, sinks, func(c *Config) { c.Peers = func() int { return 4 } })
-			r.SetPolicies([]biztype.Policy{p})
-			r.run()
+		adapt := func(c *Config) { onServers(rigTables)(c); c.Peers = func() int { return 4 } }
+		inBubbleWith(t, p, handler(func(context.Context, tocsin.Info) error { calls.Add(1); return nil }), adapt, func(r *rig) {
 			for i := range 2000 {
 				r.add(i%rigTables, 1, 0)
 			}
@@ -78,7 +52,6 @@ func TestARateOverManyServers(t *testing.T) {
 			if n := float64(calls.Load()); n < c.want*0.95 || n > c.want*1.05+1 {
 				t.Errorf("rate %g: %g deliveries in 10 s, want %g", c.rate, n, c.want)
 			}
-			r.finish()
 		})
 	}
 }
@@ -87,8 +60,7 @@ func TestARateOverManyServers(t *testing.T) {
 func TestABacklogOfOneServerLeavesSlotsToAnother(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Concurrency = 2
-	policies, sinks := one(p, func(context.Context, tocsin.Info) error { time.Sleep(10 * time.Millisecond); return nil })
-	inBubble(t, 2, policies, sinks, func(r *rig) {
+	inBubbleWith(t, p, handler(func(context.Context, tocsin.Info) error { time.Sleep(10 * time.Millisecond); return nil }), onServers(2), func(r *rig) {
 		for range 4000 {
 			r.add(0, 1, -time.Second)
 		}
@@ -136,12 +108,7 @@ func TestBatchesOfManyServersStayFull(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		return make([]error, len(batch))
 	}}
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 4, nil, func(c *Config) {
-			c.Target = func(biztype.Policy) (Target, bool) { return Target{Sink: b, Batch: 50}, true }
-		})
-		r.SetPolicies([]biztype.Policy{p})
-		r.run()
+	inBubbleOf(t, []biztype.Policy{p}, nil, func(c *Config) { onServers(4)(c); inBatches(b, 50)(c) }, func(r *rig) {
 		for i := range 4000 {
 			r.add(i%rigTables, 1, -time.Second)
 		}
@@ -149,6 +116,5 @@ func TestBatchesOfManyServersStayFull(t *testing.T) {
 		if each := float64(tasks.Load()) / float64(calls.Load()); calls.Load() < 50 || each < 45 {
 			t.Errorf("%d batches of %g tasks each, want 60 of 50", calls.Load(), each)
 		}
-		r.finish()
 	})
 }

@@ -53,11 +53,10 @@ func kept(p biztype.Policy) biztype.Policy {
 func recorded(t *testing.T, p biztype.Policy, sink Sink, f func(*rig, *book)) {
 	t.Helper()
 	var b *book
-	inBubbleWith(t, map[string]Sink{p.Name: sink}, func(cfg *Config) {
+	inBubbleWith(t, p, sink, func(cfg *Config) {
 		b = &book{}
 		cfg.Record = b.record
 	}, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
 		f(r, b)
 	})
 }
@@ -158,11 +157,10 @@ func TestADeliveryThatIsCutOffLeavesARun(t *testing.T) {
 		return ctx.Err()
 	})
 	var b *book
-	inBubbleWith(t, map[string]Sink{p.Name: sink}, func(cfg *Config) {
+	inBubbleWith(t, p, sink, func(cfg *Config) {
 		b = &book{}
 		cfg.Record, cfg.DrainTimeout = b.record, time.Second
 	}, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
 		r.add(0, 1, 0)
 		pass(time.Second)
 		r.stop()
@@ -181,17 +179,11 @@ func TestABatchGivesAnOutputToEachTaskOrToAll(t *testing.T) {
 		return make([]error, len(tasks))
 	})
 	var b *book
-	inBubbleWith(t, map[string]Sink{"order.close": sink}, func(cfg *Config) {
+	inBubbleOf(t, []biztype.Policy{kept(policy("order.close", 1))}, nil, func(cfg *Config) {
 		b = &book{}
-		target := cfg.Target
 		cfg.Record = b.record
-		cfg.Target = func(p biztype.Policy) (Target, bool) {
-			found, ok := target(p)
-			found.Batch = 10
-			return found, ok
-		}
+		inBatches(sink, 10)(cfg)
 	}, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{kept(policy("order.close", 1))})
 		r.together(3)
 		pass(2 * time.Second)
 		got := b.lines()

@@ -53,32 +53,23 @@ func (c *calls) note(id tocsin.JobID) error {
 	return c.err
 }
 
-// policies gives a type with one slot whose target are the calls.
-func (c *calls) policies() ([]biztype.Policy, map[string]Sink) {
+func (c *calls) deliver(_ context.Context, task tocsin.Info) error {
+	err := c.note(task.JobID)
+	time.Sleep(c.took)
+	return err
+}
+
+// oneSlot is a policy with one slot.
+func oneSlot() biztype.Policy {
 	p := policy("order.close", 1)
 	p.Concurrency = 1
-	return one(p, func(_ context.Context, task tocsin.Info) error {
-		err := c.note(task.JobID)
-		time.Sleep(c.took)
-		return err
-	})
+	return p
 }
 
-// inBubble runs f with a dispatcher of the type, whose target are the calls.
+// inBubble runs f with a dispatcher of a type with one slot, whose target are the calls.
 func (c *calls) inBubble(t *testing.T, f func(*rig)) {
 	t.Helper()
-	policies, sinks := c.policies()
-	inBubble(t, 1, policies, sinks, f)
-}
-
-// noLoad lets every Load fail: what starts was read whole.
-func (r *rig) noLoad() {
-	r.store.fail(func(statement string, _ []tocsin.JobID) error {
-		if statement == "load" {
-			return errLost
-		}
-		return nil
-	})
+	inBubble(t, oneSlot(), c.deliver, f)
 }
 
 // reserve is Reserve of type 1, once everything else has come to rest.
@@ -126,7 +117,7 @@ func (r *rig) room(n int) duequeue.Room {
 // idle fails the test if something is left under way.
 func (r *rig) idle() {
 	r.t.Helper()
-	if st := r.Stats(); st.Queued+st.Loaded+st.Open+st.Unsettled != 0 {
+	if st := r.Stats(); st.Queued+st.Loaded+st.Open+st.Unsettled != 0 || st.PayloadBytes != 0 {
 		r.t.Errorf("left: %+v", st)
 	}
 	s := r.servers[0]
@@ -142,11 +133,16 @@ func (r *rig) idle() {
 	}
 }
 
+// Their payloads count like those of loaded rows, from the moment that there is room for them.
 func TestWholeRowsStartWithoutALoad(t *testing.T) {
 	newCalls().inBubble(t, func(r *rig) {
-		r.noLoad()
+		r.failOn("load", errLost)
 		ids := r.inserts(20)
-		if refused := r.hand(r.room(len(ids)), r.rows(ids...)); len(refused) != 0 {
+		room := r.room(len(ids))
+		if n := r.Stats().PayloadBytes; n < int64(room.Rows) {
+			t.Errorf("%d bytes for %d rows", n, room.Rows)
+		}
+		if refused := r.hand(room, r.rows(ids...)); len(refused) != 0 {
 			t.Errorf("refused %v", refused)
 		}
 		pass(time.Second)
@@ -157,48 +153,31 @@ func TestWholeRowsStartWithoutALoad(t *testing.T) {
 	})
 }
 
+// Also while another reads, with room of its own.
 func TestRoomGrowsWhileTheLaneIsQuick(t *testing.T) {
-	newCalls().inBubble(t, func(r *rig) {
-		r.noLoad()
-		first := 0
-		for range 12 {
-			room := r.reserve(1000)
-			if first == 0 {
-				first = room.Rows
-			}
-			r.hand(room, r.rows(r.inserts(room.Rows)...))
-			pass(10 * time.Millisecond)
-		}
-		room := r.reserve(1000)
-		if first == 0 || first > 10 || room.Rows != 1000 {
-			t.Errorf("room for %d rows at first and %d in the end", first, room.Rows)
-		}
-		r.hand(room, nil)
-		pass(time.Second)
-		r.idle()
-	})
-}
-
-func TestRoomGrowsThoughAnotherReads(t *testing.T) {
-	newCalls().inBubble(t, func(r *rig) {
-		r.noLoad()
-		r.hand(r.room(4), nil)
-		other, first := r.reserve(1), r.reserve(1000)
-		r.hand(first, r.rows(r.inserts(first.Rows)...))
-		for range 12 {
-			pass(10 * time.Millisecond)
-			room := r.reserve(1000)
-			r.hand(room, r.rows(r.inserts(room.Rows)...))
-		}
-		pass(time.Second)
-		room := r.reserve(1000)
-		if first.Rows == 0 || first.Rows > 10 || room.Rows != 1000 {
-			t.Errorf("room for %d rows at first and %d in the end", first.Rows, room.Rows)
-		}
-		r.hand(room, nil)
-		r.hand(other, nil)
-		r.idle()
-	})
+	for name, others := range map[string]int{"alone": 0, "beside another": 1} {
+		t.Run(name, func(t *testing.T) {
+			newCalls().inBubble(t, func(r *rig) {
+				r.failOn("load", errLost)
+				r.hand(r.room(4), nil)
+				other, first := r.reserve(others), r.reserve(1000)
+				r.hand(first, r.rows(r.inserts(first.Rows)...))
+				for range 12 {
+					pass(10 * time.Millisecond)
+					room := r.reserve(1000)
+					r.hand(room, r.rows(r.inserts(room.Rows)...))
+				}
+				pass(time.Second)
+				room := r.reserve(1000)
+				if first.Rows == 0 || first.Rows > 10 || room.Rows != 1000 {
+					t.Errorf("room for %d rows at first and %d in the end", first.Rows, room.Rows)
+				}
+				r.hand(room, nil)
+				r.hand(other, nil)
+				r.idle()
+			})
+		})
+	}
 }
 
 func TestRoomThatIsNotUsedDoesNotGrow(t *testing.T) {
@@ -261,7 +240,7 @@ func TestASlowLaneHasNoRoom(t *testing.T) {
 
 // Who found no room is told when there is some.
 func TestRoomComesAgain(t *testing.T) {
-	for name, c := range map[string]struct{ before, after func(r *rig, c *calls) }{
+	for name, c := range map[string]struct{ before, after func(*rig, *calls) }{
 		"outcomes wait": {
 			func(r *rig, _ *calls) { r.servers[0].settler.unsettled.Add(settleBound) },
 			func(r *rig, _ *calls) {
@@ -271,7 +250,7 @@ func TestRoomComesAgain(t *testing.T) {
 		},
 		"the type is paused": {
 			func(r *rig, _ *calls) { r.SetPolicies(nil) },
-			func(r *rig, c *calls) { policies, _ := c.policies(); r.SetPolicies(policies) },
+			func(r *rig, _ *calls) { r.SetPolicies([]biztype.Policy{oneSlot()}) },
 		},
 		"all slots are taken": {
 			func(r *rig, c *calls) {
@@ -285,10 +264,9 @@ func TestRoomComesAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := newCalls()
-			policies, sinks := calls.policies()
 			var woken atomic.Int32
-			inBubbleWith(t, sinks, func(c *Config) { c.Woken = func(int) { woken.Add(1) } }, func(r *rig) {
-				r.SetPolicies(policies)
+			adapt := func(c *Config) { c.Woken = func(int) { woken.Add(1) } }
+			inBubbleWith(t, oneSlot(), handler(calls.deliver), adapt, func(r *rig) {
 				pass(time.Millisecond)
 				c.before(r, calls)
 				if room := r.reserve(10); room.Rows != 0 {

@@ -8,11 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
@@ -89,17 +87,13 @@ func (r *turns) Count(_ *schedule.Turn, _ *store.Row, reason string) {
 // withRuns runs f with a dispatcher of runs, in a bubble.
 func withRuns(t *testing.T, target handler, f func(*rig, *turns)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		p := policy("order.close", 1)
-		all := &turns{}
-		r := newRig(t, 1, map[string]Sink{p.Name: target}, func(cfg *Config) {
-			all.memory = cfg.Store.(*memory)
-			cfg.Runs = all
-		})
-		r.SetPolicies([]biztype.Policy{p})
-		r.run()
+	p := policy("order.close", 1)
+	all := &turns{}
+	inBubbleWith(t, p, target, func(cfg *Config) {
+		all.memory = cfg.Store.(*memory)
+		cfg.Runs = all
+	}, func(r *rig) {
 		f(r, all)
-		r.finish()
 	})
 }
 

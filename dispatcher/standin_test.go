@@ -37,7 +37,7 @@ func (r *rig) ownedBy(node string) {
 
 func TestAStandInClaimsRowsOfItsTypesAsLongAsTheOwnerIsTheSame(t *testing.T) {
 	policies, sinks := twoTypes(0)
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
 		r.Set([]int{3}, nil)
 		r.ownedBy("other")
 		r.Set([]int{3}, &duequeue.Access{Owner: "other", Types: []uint64{2}})
@@ -61,7 +61,7 @@ func TestAStandInClaimsRowsOfItsTypesAsLongAsTheOwnerIsTheSame(t *testing.T) {
 
 func TestAStandInThatTakesTheTableIsItsOwner(t *testing.T) {
 	policies, sinks := twoTypes(0)
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
 		r.ownedBy("other")
 		r.Set([]int{1}, nil)
 		r.Set([]int{1}, &duequeue.Access{Owner: "other", Types: []uint64{2}})
@@ -78,7 +78,7 @@ func TestAStandInThatTakesTheTableIsItsOwner(t *testing.T) {
 
 func TestRowsOfATypeThatCouldNotBeDeliveredAreClaimedForAMinute(t *testing.T) {
 	policies, sinks := twoTypes(0)
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
 		r.ownedBy("me")
 		deliver := func(kind uint64, claims int, when string) {
 			t.Helper()
@@ -109,7 +109,7 @@ func TestRowsOfATypeThatCouldNotBeDeliveredAreClaimedForAMinute(t *testing.T) {
 
 func TestWhatIsInHandOfATypeIsKnown(t *testing.T) {
 	policies, sinks := twoTypes(time.Second)
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
 		r.add(0, 2, 0)
 		pass(500 * time.Millisecond)
 		r.SetPolicies(policies[:1])
@@ -151,8 +151,8 @@ func (p *pair) deliver(_ context.Context, task tocsin.Info) error {
 func newPair(t *testing.T) *pair {
 	p := &pair{policies: []biztype.Policy{policy("order.close", 1)}, started: make(map[tocsin.JobID]int)}
 	sinks := map[string]Sink{"order.close": handler(p.deliver)}
-	p.owner = newRig(t, 1, sinks, nil)
-	p.other = newRig(t, 1, sinks, func(c *Config) { c.Store, c.Node = p.owner.store, "node-2" })
+	p.owner = newRig(t, sinks, nil)
+	p.other = newRig(t, sinks, func(c *Config) { c.Store, c.Node = p.owner.store, "node-2" })
 	p.other.Set([]int{0, 1, 2, 3}, nil)
 	p.owner.ownedBy("me")
 	for _, r := range []*rig{p.owner, p.other} {

@@ -53,8 +53,7 @@ func TestASweepThatStopsGivesBackWhatItHasNotBegunAsItFoundIt(t *testing.T) {
 		begun.Store(task.JobID, true)
 		return until(ctx, task)
 	})}
-	inBubbleWith(t, sinks, func(c *Config) { sweeping(c); c.Settled = u.settled }, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
+	inBubbleOf(t, []biztype.Policy{p}, sinks, func(c *Config) { sweeping(c); c.Settled = u.settled }, func(r *rig) {
 		r.seq = 10
 		for range 50 {
 			r.add(0, 1, -3*time.Second)
@@ -96,8 +95,7 @@ func TestASweepClaimsAgainWhatWaitedTooLongForASlot(t *testing.T) {
 		}
 		return nil
 	})}
-	inBubbleWith(t, sinks, sweeping, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
+	inBubbleOf(t, []biztype.Policy{p}, sinks, sweeping, func(r *rig) {
 		for range 50 {
 			r.add(0, 1, -3*time.Second)
 		}
@@ -123,9 +121,7 @@ func TestASweepClaimsAgainWhatWaitedTooLongForASlot(t *testing.T) {
 func TestATargetsOwnSnoozeIsNotCutOff(t *testing.T) {
 	p := policy("order.close", 1)
 	var u undoing
-	sinks := map[string]Sink{p.Name: handler(func(context.Context, tocsin.Info) error { return tocsin.Snooze(0) })}
-	inBubbleWith(t, sinks, func(c *Config) { sweeping(c); c.Settled = u.settled }, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
+	inBubbleWith(t, p, handler(func(context.Context, tocsin.Info) error { return tocsin.Snooze(0) }), func(c *Config) { sweeping(c); c.Settled = u.settled }, func(r *rig) {
 		r.add(0, 1, -2*time.Second)
 		pass(time.Second)
 		if u.back.Load() != 0 || u.other.Load() != 1 {
@@ -137,7 +133,7 @@ func TestATargetsOwnSnoozeIsNotCutOff(t *testing.T) {
 func TestALaneSaysWhatItHoldsAndTakes(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Concurrency = 1
-	inBubbleWith(t, map[string]Sink{p.Name: handler(until)}, func(c *Config) { sweeping(c); c.QueueCap = 5 }, func(r *rig) {
+	inBubbleOf(t, nil, map[string]Sink{p.Name: handler(until)}, func(c *Config) { sweeping(c); c.QueueCap = 5 }, func(r *rig) {
 		lane := func(want string) {
 			t.Helper()
 			held, room, open := r.Lane(0, 1)
@@ -166,14 +162,13 @@ func TestALaneSaysWhatItHoldsAndTakes(t *testing.T) {
 func TestAClaimOutlastsItsIntakeByTheDrainTimeout(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Timeout = biztype.Duration(time.Minute)
-	done := handler(func(context.Context, tocsin.Info) error { return nil })
+	done := handler(succeeds)
 	var hung *frozen
-	inBubbleWith(t, map[string]Sink{p.Name: done}, func(c *Config) {
+	inBubbleWith(t, p, done, func(c *Config) {
 		sweeping(c)
 		hung = &frozen{Store: c.Store}
 		c.Store = hung
 	}, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
 		r.add(0, 1, -2*time.Second)
 		pass(10 * time.Second)
 		if hung.gave.Load() != 0 {

@@ -196,7 +196,11 @@ func (s *server) awaitNone(ctx context.Context, match func(*task) bool) error {
 	s.waiters[w] = struct{}{}
 	s.tellWaiters()
 	s.mu.Unlock()
-	defer s.forgetWaiter(w)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waiters, w)
+	}()
 	select {
 	case <-w.gone:
 		return nil
@@ -205,29 +209,14 @@ func (s *server) awaitNone(ctx context.Context, match func(*task) bool) error {
 	}
 }
 
-func (s *server) forgetWaiter(w *waiter) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waiters, w)
-}
-
 // tellWaiters is called under s.mu whenever open tasks have gone.
 func (s *server) tellWaiters() {
 	for w := range s.waiters {
-		if !s.anyOpen(w.match) {
+		if !slices.ContainsFunc(s.open, w.match) {
 			close(w.gone)
 			delete(s.waiters, w)
 		}
 	}
-}
-
-func (s *server) anyOpen(match func(*task) bool) bool {
-	for _, t := range s.open {
-		if match(t) {
-			return true
-		}
-	}
-	return false
 }
 
 // claimOpen claims what is in delivery without a claim, each for as long as its
@@ -317,6 +306,6 @@ func (d *Dispatcher) InHand(bizType uint64) bool {
 	return slices.ContainsFunc(d.servers, func(s *server) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.anyOpen(func(t *task) bool { return t.row.Type == bizType })
+		return slices.ContainsFunc(s.open, func(t *task) bool { return t.row.Type == bizType })
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -15,8 +17,7 @@ import (
 
 func TestDroppedTablesStartNothing(t *testing.T) {
 	var calls atomic.Int32
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { calls.Add(1); return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig) {
 		gone := r.add(0, 1, time.Second)
 		kept := r.add(1, 1, time.Second)
 		r.Set([]int{0}, nil)
@@ -49,11 +50,10 @@ func TestDrainClaimsWhatIsInDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := policy("order.close", 1)
 			p.Timeout = biztype.Duration(time.Minute)
-			policies, sinks := one(p, func(context.Context, tocsin.Info) error {
+			inBubble(t, p, func(context.Context, tocsin.Info) error {
 				time.Sleep(10 * time.Second)
 				return c.err
-			})
-			inBubble(t, 1, policies, sinks, func(r *rig) {
+			}, func(r *rig) {
 				id := r.add(0, 1, 0)
 				pass(time.Second)
 				r.Set([]int{0}, nil)
@@ -76,11 +76,10 @@ func TestDrainClaimsWhatIsInDelivery(t *testing.T) {
 }
 
 func TestTheEndOfRunWaitsForDeliveries(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error {
+	inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error {
 		time.Sleep(time.Second)
 		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		started := r.add(0, 1, 0)
 		later := r.add(0, 1, 500*time.Millisecond)
 		pass(200 * time.Millisecond)
@@ -98,12 +97,15 @@ func TestTheEndOfRunCountsNoAttemptAgainstATask(t *testing.T) {
 	})}
 	p := policy("order.close", 1)
 	p.Timeout = biztype.Duration(time.Hour)
-	inBubbleWith(t, sinks, func(c *Config) { c.DrainTimeout = 3 * time.Second }, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
+	registry := prometheus.NewRegistry()
+	inBubbleOf(t, []biztype.Policy{p}, sinks, func(c *Config) { c.DrainTimeout, c.Registerer = 3*time.Second, registry }, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(time.Second)
 		r.stop()
 		pass(10 * time.Second)
+		if again, failed := values(t, registry, "second_deliveries_total"), values(t, registry, "failures_total"); again[" cut_off"] != 1 || len(failed) > 0 {
+			t.Errorf("it counts as a second delivery %v, as a failure %v", again, failed)
+		}
 		if row := r.store.row(id); row.Attempts != 0 || row.Status != tocsin.Pending {
 			t.Errorf("%s after %d attempts", row.Status, row.Attempts)
 		}
@@ -113,53 +115,11 @@ func TestTheEndOfRunCountsNoAttemptAgainstATask(t *testing.T) {
 	})
 }
 
-func TestARefusedOutcomeHoldsUpNoOther(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		var culprit tocsin.JobID
-		r.store.fail(func(statement string, ids []tocsin.JobID) error {
-			for _, id := range ids {
-				if id == culprit && statement == "settle" {
-					return errors.New("refused")
-				}
-			}
-			return nil
-		})
-		var others []tocsin.JobID
-		for i := range 100 {
-			id := r.insert(i%2, 1, 0)
-			others = append(others, id)
-		}
-		culprit = others[50]
-		for _, id := range others {
-			r.offer(id)
-		}
-		pass(100 * time.Millisecond)
-		for _, id := range others {
-			if id != culprit {
-				r.status(id, tocsin.Done)
-			}
-		}
-		if st := r.Stats(); st.Aside != 1 || st.Unsettled != 1 {
-			t.Errorf("%+v", st)
-		}
-		r.store.fail(nil)
-		pass(5 * time.Second)
-		r.status(culprit, tocsin.Done)
-	})
-}
-
 // An outcome that was refused for minutes is next tried in a minute, but at once if
 // its table is admitted again: its fault may have been mended.
 func TestWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), func(context.Context, tocsin.Info) error { return nil })
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		r.store.fail(func(statement string, _ []tocsin.JobID) error {
-			if statement == "settle" {
-				return errors.New("refused")
-			}
-			return nil
-		})
+	inBubble(t, policy("order.close", 1), succeeds, func(r *rig) {
+		r.failOn("settle", errors.New("refused"))
 		id := r.insert(0, 1, 0)
 		r.offer(id)
 		pass(2 * time.Minute)
@@ -172,7 +132,6 @@ func TestWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
 }
 
 func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
-	sinks := map[string]Sink{"order.close": handler(func(context.Context, tocsin.Info) error { time.Sleep(time.Second); return nil })}
 	p := policy("order.close", 1)
 	p.Concurrency = 2
 	var done, back atomic.Int32
@@ -187,8 +146,7 @@ func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
 			}
 		}
 	}
-	inBubbleWith(t, sinks, adapt, func(r *rig) {
-		r.SetPolicies([]biztype.Policy{p})
+	inBubbleWith(t, p, handler(func(context.Context, tocsin.Info) error { time.Sleep(time.Second); return nil }), adapt, func(r *rig) {
 		for range 10 {
 			r.add(0, 1, 0)
 		}
@@ -222,9 +180,7 @@ func TestASweepLeavesWhatWasRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := policy("order.close", 1)
 			p.Timeout = biztype.Duration(c.timeout)
-			policies, sinks := one(p, func(context.Context, tocsin.Info) error { return nil })
-			inBubbleWith(t, sinks, func(cfg *Config) { cfg.ClaimAll = true }, func(r *rig) {
-				r.SetPolicies(policies)
+			inBubbleWith(t, p, handler(succeeds), func(cfg *Config) { cfg.ClaimAll = true }, func(r *rig) {
 				id := r.insert(0, 1, -c.overdue)
 				peeked := duequeue.Entry{JobID: id, Type: 1, Due: time.Now().Add(-time.Hour).UnixMilli()}
 				if refused := r.Offer(0, []duequeue.Entry{peeked}); refused != nil {

@@ -29,9 +29,8 @@ func TestWholeRowsThatAreRefused(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			target := newCalls()
-			policies, sinks := target.policies()
-			inBubble(t, 1, policies, sinks, func(r *rig) {
-				r.noLoad()
+			target.inBubble(t, func(r *rig) {
+				r.failOn("load", errLost) // what starts was read whole
 				var ids, want, got []tocsin.JobID
 				for i := range 4 {
 					ids = append(ids, r.insert(i%2, 1, -time.Duration(i)*time.Second))
@@ -50,7 +49,7 @@ func TestWholeRowsThatAreRefused(t *testing.T) {
 				if !slices.Equal(got, want) || len(want) == 0 {
 					t.Errorf("refused %d, want %d", got, want)
 				}
-				r.SetPolicies(policies)
+				r.SetPolicies([]biztype.Policy{oneSlot()})
 				if c.started != target.tasks() {
 					t.Errorf("%d started, want %d", target.tasks(), c.started)
 				}
@@ -123,7 +122,7 @@ func TestALateBellIsNoReasonToStartTwice(t *testing.T) {
 func TestAQueuedRowStartsOnce(t *testing.T) {
 	target := newCalls()
 	target.inBubble(t, func(r *rig) {
-		r.noLoad()
+		r.failOn("load", errLost)   // what starts was read whole
 		r.store.skew.Store(-60_000) // so that the queue leaves it alone
 		id := r.insert(0, 1, 0)
 		r.offer(id)
@@ -179,8 +178,7 @@ func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
 			r.Set([]int{0}, nil)
 			r.servers[0].lanes[1].queue.Take(duequeue.Entry{JobID: id, Type: 1})
 			r.servers[0].lanes[1].queue.Done(id)
-			policies, _ := c.policies()
-			r.SetPolicies(policies)
+			r.SetPolicies([]biztype.Policy{oneSlot()})
 			r.Set([]int{0}, &duequeue.Access{Owner: "me"})
 		},
 	}
@@ -219,12 +217,10 @@ func TestWholeRowsAreClaimedWhereTheyMustBe(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			target := newCalls()
-			_, sinks := target.policies()
 			adapt := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return c.lease } }
-			inBubbleWith(t, sinks, adapt, func(r *rig) {
+			inBubbleWith(t, c.policy, handler(target.deliver), adapt, func(r *rig) {
 				r.store.owner = store.Fence{Group: r.cfg.Group, Node: "me"}
-				r.SetPolicies([]biztype.Policy{c.policy})
-				r.noLoad()
+				r.failOn("load", errLost) // what starts was read whole
 				id := r.insert(0, 1, -c.overdue)
 				r.hand(r.room(1), r.rows(id))
 				pass(time.Second)
@@ -266,11 +262,11 @@ func TestWholeRowsThatChangeBeforeTheyStart(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			target := newCalls()
-			policies, sinks := target.policies()
-			policies[0].Strict = c.strict
-			inBubbleWith(t, sinks, func(cfg *Config) { cfg.LeaseOK = func(string) bool { return true } }, func(r *rig) {
+			p := oneSlot()
+			p.Strict = c.strict
+			adapt := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return true } }
+			inBubbleWith(t, p, handler(target.deliver), adapt, func(r *rig) {
 				r.store.owner = store.Fence{Group: r.cfg.Group, Node: "me"}
-				r.SetPolicies(policies)
 				id := r.insert(0, 1, -time.Hour)
 				asked := time.Now()
 				room, rows := r.room(1), r.rows(id)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -54,24 +53,21 @@ func TestALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore(t *testing.T) {
 		"rescheduled, the last, claimed": {inAnHour, true, true, tocsin.ErrRescheduled, store.Rescheduled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log devtest.Log
-				var got []error
-				var mu sync.Mutex
-				sinks := map[string]Sink{"order.close": handler(func(ctx context.Context, task tocsin.Info) error {
-					err := patient(ctx, task)
-					mu.Lock()
-					defer mu.Unlock()
-					got = append(got, err)
-					return err
-				})}
-				r := newRig(t, 1, sinks, func(cfg *Config) { cfg.Logger, cfg.ClaimEach = log.Logger(), c.claims })
-				p := long("order.close", 1)
-				if c.last {
-					p.Attempts = 1
-				}
-				r.SetPolicies([]biztype.Policy{p})
-				r.run()
+			var log devtest.Log
+			var got []error
+			var mu sync.Mutex
+			p := long("order.close", 1)
+			if c.last {
+				p.Attempts = 1
+			}
+			policies, sinks := one(p, func(ctx context.Context, task tocsin.Info) error {
+				err := patient(ctx, task)
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, err)
+				return err
+			})
+			inBubbleOf(t, policies, sinks, func(cfg *Config) { cfg.Logger, cfg.ClaimEach = log.Logger(), c.claims }, func(r *rig) {
 				id := r.add(0, 1, 0)
 				pass(5 * time.Second)
 				r.store.change(id, c.change)
@@ -86,7 +82,6 @@ func TestALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore(t *testing.T) {
 				if lines := log.Lines(); len(lines) > 0 {
 					t.Errorf("logged %v", lines)
 				}
-				r.finish()
 			})
 		})
 	}
@@ -94,26 +89,17 @@ func TestALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore(t *testing.T) {
 
 // TestABatchEndsWhenNoneOfItsTasksIsWanted: as long as one is, the handler goes on; what it returns for the others has no effect.
 func TestABatchEndsWhenNoneOfItsTasksIsWanted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ended error
-		var began int
-		r := newRig(t, 1, nil, func(cfg *Config) {
-			cfg.Target = func(biztype.Policy) (Target, bool) {
-				return Target{Batch: 3, Sink: sinkFunc(func(ctx context.Context, tasks []tocsin.Info) []error {
-					began = len(tasks)
-					<-ctx.Done()
-					ended = context.Cause(ctx)
-					return same(errors.New("interrupted"), len(tasks))
-				})}, true
-			}
-		})
-		r.SetPolicies([]biztype.Policy{long("order.close", 1)})
-		ids := []tocsin.JobID{r.insert(0, 1, 0), r.insert(0, 1, 0), r.insert(0, 1, 0)}
-		for _, id := range ids {
-			r.offer(id)
-		}
-		r.run()
-		pass(2 * time.Second)
+	var ended error
+	var began int
+	target := batchHandler(func(ctx context.Context, tasks []tocsin.Info) []error {
+		began = len(tasks)
+		<-ctx.Done()
+		ended = context.Cause(ctx)
+		return same(errors.New("interrupted"), len(tasks))
+	})
+	inBubbleOf(t, []biztype.Policy{long("order.close", 1)}, nil, inBatches(target, 3), func(r *rig) {
+		ids := r.together(3)
+		pass(3 * time.Second)
 		if began != 3 {
 			t.Fatalf("the batch has %d tasks", began)
 		}
@@ -132,28 +118,20 @@ func TestABatchEndsWhenNoneOfItsTasksIsWanted(t *testing.T) {
 		if _, moved := r.store.counts(store.Rescheduled); gone != 2 || moved != 1 {
 			t.Errorf("%d outcomes cancelled, %d rescheduled", gone, moved)
 		}
-		r.finish()
 	})
 }
-
-// sinkFunc is a Sink of batches.
-type sinkFunc func(context.Context, []tocsin.Info) []error
-
-// Deliver calls the function.
-func (f sinkFunc) Deliver(ctx context.Context, tasks []tocsin.Info) []error { return f(ctx, tasks) }
 
 func TestShortDeliveriesAreNotRechecked(t *testing.T) {
 	p := long("order.close", 1)
 	p.Concurrency = 1000
-	policies, sinks := one(p, func(_ context.Context, task tocsin.Info) error {
+	inBubble(t, p, func(_ context.Context, task tocsin.Info) error {
 		if task.JobID.Table() == 1 {
 			time.Sleep(10 * time.Second)
 		} else {
 			time.Sleep(900 * time.Millisecond)
 		}
 		return nil
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
+	}, func(r *rig) {
 		for i := range 1000 {
 			r.add(0, 1, time.Duration(i)*7*time.Millisecond)
 		}
@@ -180,17 +158,11 @@ func (m *memory) rechecked() int {
 // TestAFailedRecheckStopsNothing: deliveries go on, and the next recheck may succeed.
 func TestAFailedRecheckStopsNothing(t *testing.T) {
 	var cause error
-	policies, sinks := one(long("order.close", 1), func(ctx context.Context, task tocsin.Info) error {
+	inBubble(t, long("order.close", 1), func(ctx context.Context, task tocsin.Info) error {
 		cause = patient(ctx, task)
 		return cause
-	})
-	inBubble(t, 1, policies, sinks, func(r *rig) {
-		r.store.fail(func(statement string, _ []tocsin.JobID) error {
-			if statement == "recheck" {
-				return errLost
-			}
-			return nil
-		})
+	}, func(r *rig) {
+		r.failOn("recheck", errLost)
 		id := r.add(0, 1, 0)
 		pass(time.Second)
 		r.store.change(id, cancelled)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/sink/webhook"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // secretName is where nodes and receivers find the secret: see TestMain.
@@ -28,7 +28,7 @@ const couponSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 // deliver sends a callback as a node does.
 func deliver(t *testing.T, url, payload string) error {
 	t.Helper()
-	s, err := webhook.New(webhook.Config{URL: url, Secrets: []string{couponSecret}, Node: "host-1", Allow: []string{"127.0.0.0/8"}})
+	s, err := webhook.NewSink(webhook.SinkConfig{URL: url, Secrets: []string{couponSecret}, Node: "host-1", Allow: []string{"127.0.0.0/8"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestTheShownBatchIsAsNodesSendIt(t *testing.T) {
 		_, _ = io.WriteString(w, ofKind(t, blocks(t, "http.md"), "json batch answer")[0].text)
 	}))
 	defer s.Close()
-	sink, err := webhook.New(webhook.Config{URL: s.URL, Secrets: []string{couponSecret}, Allow: []string{"127.0.0.0/8"}, Batch: 100})
+	sink, err := webhook.NewSink(webhook.SinkConfig{URL: s.URL, Secrets: []string{couponSecret}, Allow: []string{"127.0.0.0/8"}, Batch: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node/nodetest"
-	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/tocsintest"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // The receivers of docs/http.md.
@@ -117,7 +117,7 @@ func coupon(id tocsin.JobID, payload string) tocsin.Info {
 // send delivers a task as a node does, signed with the secrets.
 func send(t *testing.T, url string, task tocsin.Info, secrets ...string) error {
 	t.Helper()
-	s, err := webhook.New(webhook.Config{URL: url, Secrets: secrets, Node: "host-1", Allow: []string{"127.0.0.0/8"}})
+	s, err := webhook.NewSink(webhook.SinkConfig{URL: url, Secrets: secrets, Node: "host-1", Allow: []string{"127.0.0.0/8"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func throughProxy(t *testing.T, p place, port int) (place, *devtest.Relay) {
 // of its id.
 func ownersAre(t *testing.T, p place, what string, want func(owners []string) bool) {
 	t.Helper()
-	keys, err := assign.OpenRegistry(t.Context(), assign.EtcdConfig(p.etcd), p.cfg.Cluster, p.cfg.Layout.Total())
+	keys, err := assign.OpenRegistry(t.Context(), p.etcd, p.cfg.Cluster, p.cfg.Layout.Total())
 	if err != nil {
 		t.Fatal(err)
 	}

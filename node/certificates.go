@@ -9,26 +9,21 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/expiry"
 	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // certificatesEvery is how often certificates looks at what connections have shown.
 const certificatesEvery = 5 * time.Second
 
-// secured is the part of the store that certificates needs.
-type secured interface {
-	Servers() []string
-	CertificateExpires(server int) time.Time
-}
-
 // certificates exports when the certificates of the node's connections expire. Without TLS it exports nothing.
 type certificates struct {
-	servers secured
+	store   *store.Store
 	etcd    *expiry.First
 	expires *prometheus.GaugeVec
 }
 
-func newCertificates(servers secured, etcd *expiry.First, r prometheus.Registerer) *certificates {
-	return &certificates{servers: servers, etcd: etcd, expires: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
+func newCertificates(s *store.Store, etcd *expiry.First, r prometheus.Registerer) *certificates {
+	return &certificates{store: s, etcd: etcd, expires: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "tocsin", Subsystem: "node", Name: "certificate_expires_timestamp_seconds",
 		Help: "When the first of the certificates expires that connections to a server, or to etcd, use: theirs or the node's. In Unix time, as of the last connection; only with TLS.",
 	}, []string{"of"})}
@@ -37,8 +32,8 @@ func newCertificates(servers secured, etcd *expiry.First, r prometheus.Registere
 // run looks at intervals, until ctx ends.
 func (c *certificates) run(ctx context.Context) {
 	for {
-		for i, name := range c.servers.Servers() {
-			c.export(name, c.servers.CertificateExpires(i))
+		for i, name := range c.store.Servers() {
+			c.export(name, c.store.CertificateExpires(i))
 		}
 		c.export("etcd", c.etcd.At())
 		if wait.For(ctx, certificatesEvery) != nil {

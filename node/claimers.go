@@ -2,14 +2,11 @@ package node
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/presence"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -25,7 +22,7 @@ const (
 // claimers is the node's place in a group in which nobody owns tables. It works on all tables: on those that the group
 // leaves to it first, on the others a little later. Claims decide who gets a row.
 type claimers struct {
-	*presence.Presence
+	*assign.Rows
 	intake     intake
 	scan       scan
 	databaseOf func(table int) int
@@ -33,17 +30,16 @@ type claimers struct {
 	mu    sync.Mutex // held while tables are handed to intake and scan
 	begun bool
 	looks []look // by table
-	first []int  // ascending
 	wrong []int  // databases
 }
 
-func newClaimers(cfg Config, s *store.Store, about presence.About) (*claimers, error) {
+func newClaimers(cfg Config, s *store.Store, info assign.NodeInfo) (*claimers, error) {
 	layout := cfg.Tables.Layout
 	c := &claimers{databaseOf: layout.DatabaseOf, looks: make([]look, layout.Total())}
 	var err error
-	c.Presence, err = presence.New(presence.Config{
-		Tables: s, Layout: layout, Group: cfg.Group, Node: cfg.Name, About: about,
-		Changed: c.lead, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	c.Rows, err = assign.NewRows(assign.RowsConfig{
+		Tables: s, Layout: layout, Group: cfg.Group, Node: cfg.Name, Weight: cfg.Weight, Info: info,
+		Changed: c.update, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	return c, err
 }
@@ -51,56 +47,32 @@ func newClaimers(cfg Config, s *store.Store, about presence.About) (*claimers, e
 // Run works on the tables until ctx ends. Then it takes in nothing more, and returns when what is in delivery has ended or
 // is claimed. An error says what could not be settled.
 func (c *claimers) Run(ctx context.Context) error {
-	c.begin()
-	defer context.AfterFunc(ctx, c.stop)() // at once: to remove the node's rows may take a while
-	err := c.Presence.Run(ctx)
-	c.stop()
+	c.set(func() { c.begun = true })
+	stop := func() { c.set(func() { c.begun = false }) }
+	defer context.AfterFunc(ctx, stop)() // at once: to remove the node's rows may take a while
+	err := c.Rows.Run(ctx)
+	stop()
 	all := make([]int, len(c.looks))
 	for table := range all {
 		all[table] = table
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), fenceTimeout)
 	defer cancel()
-	if undrained := (*dispatcher.Undrained)(nil); errors.As(c.intake.Drain(bounded, all), &undrained) {
-		return err // the dispatcher goes on settling, and says what is lost
-	}
+	_ = c.intake.Drain(bounded, all) // what is left, the dispatcher goes on settling, and says what is lost
 	return err
 }
 
-// begin lets the tables be worked on.
-func (c *claimers) begin() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.begun = true
-	c.apply()
-}
-
-// stop ends work on all tables.
-func (c *claimers) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.begun = false
-	c.apply()
-}
-
-// lead sets the tables that the node looks at first.
-func (c *claimers) lead(first []int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.first = slices.Sorted(slices.Values(first))
-	c.apply()
-}
-
 // use sets which databases are wrong: no work is done on their tables.
-func (c *claimers) use(wrong []int) {
+func (c *claimers) use(wrong []int) { c.set(func() { c.wrong = wrong }) }
+
+// update follows what the node looks at first.
+func (c *claimers) update() { c.set(func() {}) }
+
+// set changes what the looks depend on, and brings intake and scan to how each table is to be looked at then.
+func (c *claimers) set(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wrong = wrong
-	c.apply()
-}
-
-// apply brings intake and scan to how each table is to be looked at. Called under mu.
-func (c *claimers) apply() {
+	change()
 	changed := map[look][]int{}
 	for table, was := range c.looks {
 		if now := c.wanted(table); now != was {
@@ -120,7 +92,7 @@ func (c *claimers) wanted(table int) look {
 	if !c.begun || slices.Contains(c.wrong, c.databaseOf(table)) {
 		return never
 	}
-	if _, mine := slices.BinarySearch(c.first, table); mine {
+	if c.LooksFirst(table) {
 		return first
 	}
 	return second
@@ -130,15 +102,5 @@ func (c *claimers) wanted(table int) look {
 func (c *claimers) has(table int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, mine := slices.BinarySearch(c.first, table)
-	return c.begun && mine
+	return c.begun && c.LooksFirst(table)
 }
-
-// Owned returns how many tables the node looks at first; it owns none.
-func (c *claimers) Owned() int { return c.First() }
-
-// Wanted is Owned: nobody has to give up anything.
-func (c *claimers) Wanted() int { return c.First() }
-
-// Tell publishes which biz types the node delivers, and which it lacks.
-func (c *claimers) Tell(t assign.Told) { c.Presence.Tell(presence.Told(t)) }

@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +20,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
-	"github.com/tocsinhq/tocsin/sink/webhook"
 )
 
 // Who may start a row, as the layout rows of the databases say. A node of the other
@@ -65,12 +63,7 @@ type Config struct {
 }
 
 // EtcdConfig says where etcd is, and how to get in.
-type EtcdConfig struct {
-	Endpoints          []string      // host:port, or a URL
-	Username, Password string        // "" where etcd asks for none
-	TLS                *tls.Config   // nil: plain text, unless an endpoint is an https URL
-	Timeout            time.Duration // for etcd to answer; 0: 5 s
-}
+type EtcdConfig = assign.EtcdConfig
 
 // Validate returns the first mistake. It connects to nothing.
 func (c Config) Validate() error {
@@ -107,45 +100,20 @@ func (c Config) relay() relay.Config {
 // mine reports whether the policy is of this node's group.
 func (c Config) mine(p biztype.Policy) bool { return p.WithDefaults().Group == c.Group }
 
-// onHost names a node without a name after its host.
-func (c Config) onHost(host string) Config {
-	if c.Name == "" {
-		c.Name = name.OfHost(host)
-	}
-	return c
-}
-
 func (c Config) withDefaults() Config {
 	c.Logger = loglimit.Or(c.Logger)
-	if c.Ownership == "" {
-		c.Ownership = ByEtcd
-	}
-	if c.Group == "" {
-		c.Group = biztype.CallbackGroup
-	}
+	c.Ownership = cmp.Or(c.Ownership, ByEtcd)
+	c.Group = cmp.Or(c.Group, biztype.CallbackGroup)
 	host, _ := os.Hostname() // a host without a name is handled too
-	c = c.onHost(host)
-	if c.ScanInterval == 0 {
-		c.ScanInterval = 5 * time.Second
-	}
-	if c.LookAhead == 0 {
-		c.LookAhead = 2 * c.ScanInterval
-	}
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = dispatcher.DefaultDrainTimeout
-	}
-	if c.SweepGrace == 0 {
-		c.SweepGrace = 60 * time.Second
-	}
+	c.Name = cmp.Or(c.Name, name.OfHost(host))
+	c.ScanInterval = cmp.Or(c.ScanInterval, 5*time.Second)
+	c.LookAhead = cmp.Or(c.LookAhead, 2*c.ScanInterval)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, dispatcher.DefaultDrainTimeout)
+	c.SweepGrace = cmp.Or(c.SweepGrace, 60*time.Second)
 	if c.Getenv == nil {
 		c.Getenv = os.Getenv
 	}
 	return c
-}
-
-// secrets returns where webhook secrets are read from.
-func (c Config) secrets() webhook.Secrets {
-	return webhook.Secrets{Dir: c.SecretsDir, Getenv: c.Getenv}
 }
 
 // NoGrace as Config.SweepGrace sweeps whatever is due, however short a time ago,

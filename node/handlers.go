@@ -100,7 +100,7 @@ func (h *Handlers) Use(middleware ...func(next HandlerFunc) HandlerFunc) {
 
 // UseCallbacks wraps all HTTP callbacks of the node as Use wraps handlers. Each delivery
 // is of one task, unless the type's webhook has a batch. The context that a middleware passes on may have headers for the
-// request, from WithHeaders of package sink/webhook. A middleware is called again for a
+// request, from WithHeaders of package webhook. A middleware is called again for a
 // biz type whose target or secrets have changed.
 func (h *Handlers) UseCallbacks(middleware ...func(next HandlerFunc) HandlerFunc) {
 	h.callbacks = appendTo(h.callbacks, middleware)
@@ -188,7 +188,16 @@ func (s sink[T]) Deliver(ctx context.Context, infos []tocsin.Info) []error {
 	if len(tasks) == 0 {
 		return errs
 	}
-	s.place(errs, at, s.handler(ctx, tasks))
+	got := s.handler(ctx, tasks)
+	for k, i := range at {
+		switch {
+		case got == nil: // success of all
+		case k < len(got):
+			errs[i] = got[k]
+		default:
+			errs[i] = short(len(got), len(at))
+		}
+	}
 	return errs
 }
 
@@ -199,18 +208,4 @@ func short(got, tasks int) error {
 		plural = ""
 	}
 	return fmt.Errorf("the batch handler returned %d error%s for %d tasks: return one per task, or nil", got, plural, tasks)
-}
-
-// place puts the handler's answers where their tasks stood; nil means success of all.
-func (sink[T]) place(errs []error, at []int, got []error) {
-	if got == nil {
-		return
-	}
-	for k, i := range at {
-		if k < len(got) {
-			errs[i] = got[k]
-		} else {
-			errs[i] = short(len(got), len(at))
-		}
-	}
 }

@@ -22,13 +22,6 @@ const (
 	resumeEvery  = 2 * time.Second // between tries to take up tables whose fence failed
 )
 
-// fence writes a node's name into the owner rows of tables.
-type fence interface {
-	Own(ctx context.Context, group, node string, revisions map[int]int64) error
-	ServerOf(table int) int
-	Term(server int) int64
-}
-
 // intake is the dispatcher's side of ownership.
 type intake interface {
 	Drain(ctx context.Context, tables []int) error
@@ -51,7 +44,7 @@ type scan interface {
 //
 // Beside these it has the tables of other owners that it stands in for: see standIns.
 type holder struct {
-	fence      fence
+	store      *store.Store
 	intake     intake
 	scan       scan
 	group      string
@@ -154,7 +147,7 @@ func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []in
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
 	owner, moved := h.node(), h.moves(revisions)
-	err = h.fence.Own(ctx, h.group, owner, revisions)
+	err = h.store.Own(ctx, h.group, owner, revisions)
 	var some *store.Unowned
 	isSome := errors.As(err, &some)
 	var tables []int
@@ -177,9 +170,9 @@ func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []in
 // another address since. All of them are on one server.
 func (h *holder) moves(revisions map[int]int64) func() bool {
 	for table := range revisions {
-		server := h.fence.ServerOf(table)
-		before := h.fence.Term(server)
-		return func() bool { return h.fence.Term(server) != before }
+		server := h.store.ServerOf(table)
+		before := h.store.Term(server)
+		return func() bool { return h.store.Term(server) != before }
 	}
 	return func() bool { return false }
 }
@@ -207,7 +200,7 @@ func (h *holder) begin(owner string, tables []int, moved func() bool) {
 func (h *holder) byServer(revisions map[int]int64) map[int]map[int]int64 {
 	parts := make(map[int]map[int]int64)
 	for table, revision := range revisions {
-		server := h.fence.ServerOf(table)
+		server := h.store.ServerOf(table)
 		if parts[server] == nil {
 			parts[server] = make(map[int]int64)
 		}
@@ -233,7 +226,7 @@ func (h *holder) use(unusable, wrong []int) {
 func (h *holder) fenceAnew(server int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.stop(func(table int) bool { return h.fence.ServerOf(table) == server })
+	h.stop(func(table int) bool { return h.store.ServerOf(table) == server })
 }
 
 // stop parks some of the tables, and has resume look at all parked ones. Called under the lock.

@@ -74,7 +74,7 @@ func TestANodeTellsTheIdentityThatItsDatabasesAreGiven(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	keys, err := assign.OpenRegistry(ctx, assign.EtcdConfig(p.etcd), p.cfg.Cluster, 8)
+	keys, err := assign.OpenRegistry(ctx, p.etcd, p.cfg.Cluster, 8)
 	if err != nil {
 		t.Fatal(err)
 	}

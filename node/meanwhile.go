@@ -144,7 +144,7 @@ func (n *Node) awaitEtcd(ctx context.Context) error {
 
 // etcdAnswers returns nil if an endpoint answers.
 func (n *Node) etcdAnswers(ctx context.Context) error {
-	client, err := assign.Dial(ctx, assign.EtcdConfig(n.cfg.Etcd))
+	client, err := assign.Dial(ctx, n.cfg.Etcd)
 	if err != nil {
 		return err
 	}

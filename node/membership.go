@@ -6,7 +6,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/presence"
 )
 
 // membership is a node's place in its group: *assign.Assign where nodes own tables, *claimers where nobody does.
@@ -22,14 +21,13 @@ type membership interface {
 
 // join makes the node's place in its group.
 func (p *parts) join(ctx context.Context) (err error) {
+	info := assign.NodeInfo{Version: p.cfg.Version, Schema: layoutrow.SchemaVersion, Listen: p.cfg.Listen, Started: p.started}
 	if p.cfg.Ownership == ByRows {
-		p.claimers, err = newClaimers(p.cfg, p.store, presence.About{
-			Weight: max(p.cfg.Weight, 1), Version: p.cfg.Version, Listen: p.cfg.Listen, Started: p.started,
-		})
+		p.claimers, err = newClaimers(p.cfg, p.store, info)
 		p.group = p.claimers
 		return err
 	}
-	etcd := assign.EtcdConfig(p.cfg.Etcd)
+	etcd := p.cfg.Etcd
 	etcd.TLS = p.expires.Watch(etcd.TLS)
 	client, err := assign.Dial(ctx, etcd)
 	if err != nil {
@@ -46,7 +44,7 @@ func (p *parts) join(ctx context.Context) (err error) {
 	p.assign, err = assign.New(assign.Config{
 		Client: client, Cluster: p.cfg.Tables.Cluster, Group: p.cfg.Group, Node: p.cfg.Name,
 		Tables: layout.Total(), ServerOf: p.store.ServerOf, Block: layout.Tables, Weight: p.cfg.Weight, TTL: p.cfg.LeaseTTL, LeaveTimeout: p.cfg.DrainTimeout,
-		Info:      assign.NodeInfo{Version: p.cfg.Version, Schema: layoutrow.SchemaVersion, Listen: p.cfg.Listen, Started: p.started},
+		Info:      info,
 		StandIn:   p.holder.setDuties,
 		Jumped:    p.store.Jumped,
 		Identity:  func() assign.Identity { return assign.NewIdentity(p.store.Identity(), p.cfg.Tables) },
@@ -72,6 +70,6 @@ func (p *parts) hold(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { p.holder.run(ctx) })
 	all.Go(func() { p.holder.runStandIns(ctx) })
-	all.Go(func() { failovers{p.store, p.holder}.run(ctx) })
+	all.Go(func() { p.holder.runFailovers(ctx) })
 	all.Wait()
 }

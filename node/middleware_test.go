@@ -14,7 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/sink/webhook"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // traced returns a middleware that notes its name before and after the next one.

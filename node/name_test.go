@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 func named(group, name string) Config {
@@ -43,11 +44,11 @@ func TestGoHandlersNeedAGroup(t *testing.T) {
 func TestWhateverTheHostIsCalledANodeHasAName(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"", "host-1", strings.Repeat("h", 63), "ip-10-0-12-7.eu-central-1.compute.internal", "-", "büro 7"} {
-		if err := named("g", "").onHost(host).Validate(); err != nil {
+		if err := named("g", name.OfHost(host)).Validate(); err != nil {
 			t.Errorf("%q: %v", host, err)
 		}
 	}
-	if got := named("g", "mine").onHost("host-1").Name; got != "mine" {
+	if got := named("g", "mine").withDefaults().Name; got != "mine" {
 		t.Errorf("its name is %s", got)
 	}
 }

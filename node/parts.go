@@ -124,7 +124,7 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 	if p.claimers != nil {
 		p.claimers.intake, p.claimers.scan = p.dispatcher, p.scanner
 	} else {
-		p.holder.fence, p.holder.intake, p.holder.scan, p.holder.node = p.store, p.dispatcher, p.scanner, p.group.ID
+		p.holder.store, p.holder.intake, p.holder.scan, p.holder.node = p.store, p.dispatcher, p.scanner, p.group.ID
 	}
 	p.roster = newRoster(p.targets, p.group, p.cfg.Logger, p.cfg.Registerer)
 	if p.holder != nil {

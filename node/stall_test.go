@@ -64,7 +64,7 @@ func TestTheTablesOfAServerThatIsAwayHoldUpNoOthersWhenANodeJoins(t *testing.T) 
 // registered counts the nodes.
 func registered(t *testing.T, p place) int {
 	t.Helper()
-	keys, err := assign.OpenRegistry(t.Context(), assign.EtcdConfig(p.etcd), p.cfg.Cluster, p.cfg.Layout.Total())
+	keys, err := assign.OpenRegistry(t.Context(), p.etcd, p.cfg.Cluster, p.cfg.Layout.Total())
 	if err != nil {
 		t.Fatal(err)
 	}

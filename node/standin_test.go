@@ -35,7 +35,7 @@ func receiver(t *testing.T) (url string, calls chan call) {
 // nodesOf reads a group's nodes, by the names they were given.
 func nodesOf(t *testing.T, p place, group string) map[string]assign.NodeState {
 	t.Helper()
-	keys, err := assign.OpenRegistry(t.Context(), assign.EtcdConfig(p.etcd), p.cfg.Cluster, p.cfg.Layout.Total())
+	keys, err := assign.OpenRegistry(t.Context(), p.etcd, p.cfg.Cluster, p.cfg.Layout.Total())
 	if err != nil {
 		t.Fatal(err)
 	}

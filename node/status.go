@@ -45,19 +45,7 @@ type Report struct {
 }
 
 // Work is what a node has in hand.
-type Work struct {
-	Queued    int `json:"queued"`    // ids in the due queues
-	Capacity  int `json:"capacity"`  // of the due queues
-	Loaded    int `json:"loaded"`    // rows loading or ready
-	Open      int `json:"open"`      // rows in delivery or waiting to be settled
-	Unsettled int `json:"unsettled"` // outcomes waiting to be settled
-	Aside     int `json:"aside"`     // of these, refused by the database and tried at long intervals
-	Overrun   int `json:"overrun"`   // tasks with a delivery that is over its time-out and has not returned
-	Workers   int `json:"workers"`   // goroutines that deliver
-
-	PayloadBytes int64 `json:"payload_bytes"` // of rows that are being read, wait, or are in delivery
-	PayloadLimit int64 `json:"payload_limit"` // the bound of PayloadBytes
-}
+type Work = dispatcher.Stats
 
 // ID returns the id of the node's current incarnation; "" while Run is not under way, or
 // waits for etcd or a server.
@@ -98,7 +86,7 @@ func (n *Node) Report() (Report, bool) {
 	return Report{
 		Node: p.group.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.group.Owned(), Wanted: p.group.Wanted(),
-		Types: told.Types, Lacks: told.Lacks, Newer: told.Newer, Idle: p.roster.without(), Work: Work(p.dispatcher.Stats()), Lanes: p.dispatcher.Lanes(),
+		Types: told.Types, Lacks: told.Lacks, Newer: told.Newer, Idle: p.roster.without(), Work: p.dispatcher.Stats(), Lanes: p.dispatcher.Lanes(),
 		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.health.Hanging(), Behind: p.generator.Behind().Seconds(),
 	}, true
 }

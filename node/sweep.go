@@ -28,6 +28,9 @@ import (
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 
+// SweepResult counts what a sweep found and did.
+type SweepResult = sweeper.Result
+
 // Sweeper delivers overdue tasks of any table. It needs only MySQL: no etcd, and no node
 // need be running.
 type Sweeper struct {

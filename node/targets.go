@@ -8,7 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/sink/webhook"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // targets finds where the tasks of a policy go: a webhook if it names one, else
@@ -35,7 +35,9 @@ type callback struct {
 }
 
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
-	return &targets{cfg: cfg, secrets: cfg.secrets(), handlers: h, mine: mine, webhooks: map[string]callback{}}
+	return &targets{
+		cfg: cfg, secrets: webhook.Secrets{Dir: cfg.SecretsDir, Getenv: cfg.Getenv}, handlers: h, mine: mine, webhooks: map[string]callback{},
+	}
 }
 
 // of gives the target of a policy; false where this process can't deliver it.

@@ -1,6 +1,7 @@
 package scanner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,32 +45,19 @@ const (
 	sparseShare  = 4                      // an entry for less than one in so many tables, and tables are asked first
 )
 
-// Tables is the store's side of peeking.
-type Tables interface {
+// Store is all of the store that the scanner needs. The maps of the doorbell are by database.
+type Store interface {
+	Servers() []string
+	ServerOf(table int) int // -1: no such table
+	Now(server int) int64   // the server's clock in Unix ms, never ahead of it; 0: not known yet
+
 	Peek(ctx context.Context, q store.PeekQuery) (store.Page, error)
 	Due(ctx context.Context, q store.DueQuery) (store.DuePage, error)
 	NextRunOut(ctx context.Context, server int, tables []int) (in time.Duration, some bool, err error)
 	Recover(ctx context.Context, server int, tables []int, limit int) (store.Recovered, error)
-	Now(server int) int64 // the server's clock in Unix ms, never ahead of it; 0: not known yet
-}
 
-// Doorbell is the store's side of the doorbell; the maps are by database.
-type Doorbell interface {
 	Bells(ctx context.Context, server int, unheard map[int]store.Unheard, limit int) (map[int][]store.Bell, error)
 	LastBell(ctx context.Context, server int) (map[int]uint64, error)
-}
-
-// Places says which servers there are and what they hold.
-type Places interface {
-	Servers() []string
-	ServerOf(table int) int // -1: no such table
-}
-
-// Store is all of the store that the scanner needs.
-type Store interface {
-	Tables
-	Doorbell
-	Places
 }
 
 // Intake takes what was found. Its methods must not call the scanner, but for
@@ -115,23 +103,16 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Logger = loglimit.Or(c.Logger)
-	c.Interval = orDefault(c.Interval, DefaultInterval)
-	c.LookAhead = orDefault(c.LookAhead, max(DefaultLookAhead, 2*c.Interval))
-	c.FullEvery = orDefault(c.FullEvery, max(DefaultFullEvery, c.Interval))
-	c.BellInterval = orDefault(c.BellInterval, DefaultBellInterval)
-	c.PageLimit = orDefault(c.PageLimit, DefaultPageLimit)
-	c.TablesPerStatement = orDefault(c.TablesPerStatement, DefaultTablesPerStatement)
+	c.Interval = cmp.Or(c.Interval, DefaultInterval)
+	c.LookAhead = cmp.Or(c.LookAhead, max(DefaultLookAhead, 2*c.Interval))
+	c.FullEvery = cmp.Or(c.FullEvery, max(DefaultFullEvery, c.Interval))
+	c.BellInterval = cmp.Or(c.BellInterval, DefaultBellInterval)
+	c.PageLimit = cmp.Or(c.PageLimit, DefaultPageLimit)
+	c.TablesPerStatement = cmp.Or(c.TablesPerStatement, DefaultTablesPerStatement)
 	if c.Peers == nil {
 		c.Peers = func() int { return 1 }
 	}
 	return c
-}
-
-func orDefault[T int | time.Duration](v, otherwise T) T {
-	if v == 0 {
-		return otherwise
-	}
-	return v
 }
 
 // grid is that on which polls of a silent bell and regular peeks meet: most of

@@ -45,14 +45,12 @@ func TestAFullLaneHearsBells(t *testing.T) {
 		}
 		s := run(t, Config{Store: r, Intake: in, Interval: slow})
 		s.Set([]int{0}, owner)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		if len(in.Wanted(0)) != 0 {
 			t.Fatal("the lane is not full")
 		}
 		id := r.ring(9)
-		time.Sleep(2 * DefaultBellInterval)
-		synctest.Wait()
+		pass(2 * DefaultBellInterval)
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		if due := in.queues[1].Pop(r.Now(0), 10, nil); len(due) != 1 || due[0].JobID != id {
@@ -154,8 +152,7 @@ func TestAFirstLookThatTakesTooLongIsHalved(t *testing.T) {
 		id := r.add(1, 1, -time.Hour)
 		s := run(t, Config{Store: r, Intake: in})
 		s.Set([]int{0, 1, 2, 3, 4, 5, 6, 7}, owner)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		if !in.seen[id] {

@@ -3,6 +3,7 @@ package scanner
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -253,4 +254,15 @@ func (in *intake) settle(ctx context.Context, c *cluster, limit int) (int, error
 		in.queues[e.Type].Done(e.JobID)
 	}
 	return len(due), nil
+}
+
+// ownedBy returns the tables that are looked at, ascending.
+func ownedBy(s *Scanner) (all []int) {
+	for _, sv := range s.servers {
+		sv.offering.RLock()
+		all = slices.AppendSeq(all, maps.Keys(sv.owned))
+		sv.offering.RUnlock()
+	}
+	slices.Sort(all)
+	return all
 }

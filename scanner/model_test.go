@@ -159,7 +159,7 @@ func (p *play) ring() {
 // handOver gives a table away, or takes it again.
 func (p *play) handOver() {
 	table := rapid.IntRange(0, playTables-1).Draw(p.t, "table")
-	if !slices.Contains(p.s.Owned(), table) {
+	if !slices.Contains(ownedBy(p.s), table) {
 		p.s.Set([]int{table}, owner)
 		return
 	}
@@ -212,13 +212,11 @@ func TestIdleCost(t *testing.T) {
 			all[i] = i
 		}
 		s.Set(all, owner)
-		time.Sleep(silentPeeks*DefaultInterval + quietAfter)
-		synctest.Wait()
+		pass(silentPeeks*DefaultInterval + quietAfter)
 		r.mu.Lock()
 		r.calls, r.peeks = 0, nil
 		r.mu.Unlock()
-		time.Sleep(seconds * time.Second)
-		synctest.Wait()
+		pass(seconds * time.Second)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if perSecond := r.calls / seconds; perSecond >= 40 {
@@ -249,8 +247,7 @@ func TestABellThatIsUrgentIsPolledMoreOften(t *testing.T) {
 		s.Set([]int{0}, owner)
 		second := func() int {
 			r.reads()
-			time.Sleep(time.Second)
-			synctest.Wait()
+			pass(time.Second)
 			return r.reads()
 		}
 		calm := second()
@@ -274,23 +271,19 @@ func TestSilentBell(t *testing.T) {
 		s := run(t, Config{Store: r, Intake: in, Interval: slow})
 		s.Set([]int{0}, owner)
 		for id := uint64(10); id < 20; id += 5 {
-			time.Sleep(2 * quietAfter)
-			synctest.Wait()
+			pass(2 * quietAfter)
 			r.reads()
-			time.Sleep(quietAfter)
-			synctest.Wait()
+			pass(quietAfter)
 			if n := r.reads(); n != 0 {
 				t.Errorf("silent bells were read %d times", n)
 			}
 			jobs := []tocsin.JobID{r.ring(id)}
-			time.Sleep(2 * DefaultBellInterval)
-			synctest.Wait()
+			pass(2 * DefaultBellInterval)
 			if !in.known(jobs) {
 				t.Fatalf("bell %d was not heard", id)
 			}
 			jobs = append(jobs, r.ring(id-1))
-			time.Sleep(2 * DefaultBellInterval)
-			synctest.Wait()
+			pass(2 * DefaultBellInterval)
 			if !in.known(jobs) {
 				t.Fatalf("bell %d was not heard behind a later one", id-1)
 			}

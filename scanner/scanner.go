@@ -2,7 +2,6 @@ package scanner
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -55,16 +54,6 @@ func (s *Scanner) Set(tables []int, as *duequeue.Access) {
 			s.servers[i].set(mine, as)
 		}
 	}
-}
-
-// Owned gives the numbers of the tables that are looked at, ascending.
-func (s *Scanner) Owned() []int {
-	var all []int
-	for _, sv := range s.servers {
-		all = sv.appendOwned(all)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // Wake says that the intake has room again for entries of a server that it refused, or demand again for whole rows. It never

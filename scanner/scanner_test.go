@@ -48,7 +48,7 @@ func TestOffersWhatIsNearlyDue(t *testing.T) {
 	in.never(t, far)
 	in.never(t, elsewhere)
 	in.never(t, unwanted)
-	if got := fmt.Sprint(s.Owned()); got != "[1 3]" {
+	if got := fmt.Sprint(ownedBy(s)); got != "[1 3]" {
 		t.Errorf("owns %s", got)
 	}
 }
@@ -174,7 +174,7 @@ func TestSetEndsOffers(t *testing.T) {
 		in.intake.mu.Unlock()
 		s.Set([]int{0}, nil)
 		in.allowed.Store(false)
-		if owned := s.Owned(); len(owned) > 0 {
+		if owned := ownedBy(s); len(owned) > 0 {
 			t.Fatalf("still owns %v", owned)
 		}
 	}

@@ -2,7 +2,6 @@ package scanner
 
 import (
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -128,12 +127,6 @@ func (sv *server) forget(tables []int) {
 	sv.groups = compact(sv.groups, sv.cfg.TablesPerStatement)
 	sv.mu.Unlock()
 	sv.look()
-}
-
-func (sv *server) appendOwned(to []int) []int {
-	sv.offering.RLock()
-	defer sv.offering.RUnlock()
-	return slices.AppendSeq(to, maps.Keys(sv.owned))
 }
 
 func (sv *server) ownsAny() bool {

@@ -1,202 +1,173 @@
-package webhook_test
+package webhook
 
 import (
-	"context"
-	"errors"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"github.com/tocsinhq/tocsin"
-	sender "github.com/tocsinhq/tocsin/sink/webhook"
-	"github.com/tocsinhq/tocsin/webhook"
 )
 
-// deliverBatch sends tasks in one callback, as a node does, with the payloads.
-func deliverBatch(t *testing.T, url string, secrets []string, payloads ...string) []error {
+// batchBody is the body of a request in the batch form.
+type batchBody struct {
+	Type string           `json:"type"`
+	Data []map[string]any `json:"data"`
+}
+
+func readBatch(t *testing.T, r *http.Request) (b batchBody, text []byte) {
 	t.Helper()
-	s, err := sender.New(sender.Config{URL: url, Node: "node-a", Secrets: secrets, Allow: []string{"127.0.0.0/8"}, Batch: 1000})
-	if err != nil {
-		t.Fatal(err)
+	text, _ = io.ReadAll(r.Body)
+	if err := json.Unmarshal(text, &b); err != nil {
+		t.Errorf("%v: %s", err, text)
 	}
-	defer s.Close()
-	var tasks []tocsin.Info
-	for i, payload := range payloads {
-		tasks = append(tasks, task(payload))
-		tasks[i].JobID += tocsin.JobID(i)
-	}
-	return s.Deliver(t.Context(), tasks)
+	return b, text
 }
 
-// receiveBatch serves a Receiver of batches.
-func receiveBatch(t *testing.T, cfg webhook.Config, handle func(context.Context, []webhook.Task) []error) (url string) {
-	t.Helper()
-	r, err := webhook.NewBatch(cfg, handle)
-	if err != nil {
-		t.Fatal(err)
+func TestABatchConforms(t *testing.T) {
+	done := func(w http.ResponseWriter, r *http.Request) {
+		var results []map[string]string
+		b, _ := readBatch(t, r)
+		for _, task := range b.Data {
+			results = append(results, map[string]string{"key": task["key"].(string), "result": "done"})
+		}
+		_ = json.NewEncoder(w).Encode(results)
 	}
-	s := httptest.NewServer(r)
-	t.Cleanup(s.Close)
-	return s.URL
+	conforms(t,
+		newSink(t, done, SinkConfig{Allow: loopback, Batch: 2}),
+		newSink(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_ = http.NewResponseController(w).Flush() // the status comes, the results never do
+			<-r.Context().Done()
+		}, SinkConfig{Allow: loopback, Batch: 2}))
 }
 
-// byPayload is the outcome of a task, by its payload.
-func byPayload(task webhook.Task) error {
-	switch task.Payload {
-	case "bury":
-		return tocsin.Bury(errors.New("no coupon"))
-	case "in":
-		return tocsin.RetryIn(1500*time.Millisecond, errors.New("busy"))
-	case "snooze":
-		return tocsin.Snooze(time.Minute)
-	case "long":
-		return errors.New(strings.Repeat("é\x01", 4000))
-	case "fail":
-		return errors.New("oops")
-	}
-	return nil
-}
-
-// A receiver for batches and one for single tasks make the same of a batch.
-func TestEachTaskOfABatchHasItsOutcome(t *testing.T) {
+// One signature is that of all tasks, and each has the fields of a request of one task, and its key.
+func TestABatchIsOneSignedRequest(t *testing.T) {
 	t.Parallel()
-	cfg := webhook.Config{Secrets: []string{secretA}}
-	var sizes []int
-	urls := []string{
-		receiveBatch(t, cfg, func(_ context.Context, tasks []webhook.Task) (errs []error) {
-			sizes = append(sizes, len(tasks))
-			for _, task := range tasks {
-				errs = append(errs, byPayload(task))
-			}
-			return errs
-		}),
-		receive(t, cfg, func(_ context.Context, task webhook.Task) error { return byPayload(task) }),
-	}
-	want := []string{"complete 0s ", "bury 0s callback answered bury: no coupon", "retry 1.5s callback answered retry: busy", "snooze 1m0s ", "retry -1ns callback answered retry: oops"}
-	for _, url := range urls {
-		var got []string
-		for _, err := range deliverBatch(t, url, []string{secretA}, "ok", "bury", "in", "snooze", "fail") {
-			verb, in, reason := tocsin.AsOutcome(err)
-			got = append(got, verb.String()+" "+in.String()+" "+reason)
+	requests, ids := 0, map[string]bool{}
+	s := newSink(t, func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		b, text := readBatch(t, r)
+		verifier, err := standardwebhooks.NewWebhook(secretB)
+		if err != nil {
+			t.Error(err)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
+		if err := verifier.Verify(text, r.Header); err != nil {
+			t.Error(err)
 		}
-	}
-	if !slices.Equal(sizes, []int{5}) {
-		t.Errorf("batches of %v tasks, want 5", sizes)
+		ids[r.Header.Get("webhook-id")] = true
+		if b.Type != "sink.test" || len(b.Data) != 3 || b.Data[1]["key"] != nth(1).Key() {
+			t.Errorf("%s", text)
+		}
+		one, _ := json.Marshal(map[string]any{"timestamp": "2026-12-01T12:00:00.000Z", "type": b.Type, "data": without(b.Data[1], "key")})
+		wantBody(t, one)
+		_, _ = io.WriteString(w, "[]")
+	}, SinkConfig{Allow: loopback, Secrets: []string{secretA, secretB}, Batch: 3})
+	tasks := []tocsin.Info{nth(0), nth(1), nth(2)}
+	s.Deliver(t.Context(), tasks)
+	s.Deliver(t.Context(), tasks)
+	if requests != 2 || len(ids) != 2 || ids[""] || ids[tasks[0].Key()] {
+		t.Errorf("%d requests with the ids %v", requests, ids)
 	}
 }
 
-func TestTheTasksOfABatchAreWholeAndTheirErrorsFit(t *testing.T) {
-	t.Parallel()
-	payloads := slices.Repeat([]string{"long"}, 1000)
-	url := receiveBatch(t, webhook.Config{Secrets: []string{secretA}, Failed: func(context.Context, webhook.Task, error) {}}, func(_ context.Context, tasks []webhook.Task) (errs []error) {
-		for i, got := range tasks {
-			id := tocsin.JobID(1<<40 + 7 + i)
-			want := webhook.Task{Key: id.String() + ".3", JobID: id, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempt: 3, Payload: "long", PayloadVersion: 2, Node: "node-a"}
-			if got != want {
-				t.Fatalf("got %+v, want %+v", got, want)
-			}
-			errs = append(errs, byPayload(got))
-		}
-		return errs
-	})
-	for _, err := range deliverBatch(t, url, []string{secretA}, payloads...) {
-		if err == nil || !strings.HasPrefix(err.Error(), "callback answered retry: é") {
-			t.Fatal(err)
-		}
-	}
+func without(all map[string]any, key string) map[string]any {
+	delete(all, key)
+	return all
 }
 
-// A receiver of batches takes single tasks too, and answers as to a single one.
-func TestABatchReceiverTakesASingleTask(t *testing.T) {
+func TestAnswersToABatch(t *testing.T) {
 	t.Parallel()
-	url := receiveBatch(t, webhook.Config{Secrets: []string{secretA}}, func(_ context.Context, tasks []webhook.Task) []error {
-		if len(tasks) != 1 || tasks[0].Key != task("").Key() {
-			t.Errorf("%+v", tasks)
-		}
-		return []error{byPayload(tasks[0])}
-	})
-	if err := deliver(t, url, []string{secretA}, "ok"); err != nil {
-		t.Error(err)
+	a, b := nth(1), nth(2)
+	type want struct {
+		verb   tocsin.Verb
+		in     time.Duration
+		reason string // its beginning
 	}
-	if _, _, reason := tocsin.AsOutcome(deliver(t, url, []string{secretA}, "bury")); reason != "callback answered 410 Gone: no coupon" {
-		t.Error(reason)
+	done := want{verb: tocsin.Completed}
+	retried := func(reason string) want { return want{tocsin.Retried, -1, reason} }
+	none := retried("callback answered no result for the task")
+	entry := func(rest string) string {
+		return fmt.Sprintf(`{"key":%q,"result":"done"},{"key":%q,%s}`, a.Key(), b.Key(), rest)
 	}
-}
-
-// Tasks that are done are not handled again; the others of their batch are.
-func TestDoneTasksOfABatchAreLeftOut(t *testing.T) {
-	t.Parallel()
-	var got []string
-	url := receiveBatch(t, webhook.Config{Secrets: []string{secretA}, Done: webhook.NewMemory(10)}, func(_ context.Context, tasks []webhook.Task) (errs []error) {
-		for _, task := range tasks {
-			got = append(got, task.Payload)
-			errs = append(errs, byPayload(task))
-		}
-		return errs
-	})
-	for range 2 {
-		errs := deliverBatch(t, url, []string{secretA}, "a", "fail", "b")
-		if errs[0] != nil || errs[1] == nil || errs[2] != nil {
-			t.Error(errs)
-		}
-	}
-	if want := []string{"a", "fail", "b", "fail"}; !slices.Equal(got, want) {
-		t.Errorf("handled %q, want %q", got, want)
-	}
-}
-
-func TestAForgedBatchAndACopyReachNoFunction(t *testing.T) {
-	t.Parallel()
-	calls := 0
-	inner, err := webhook.NewBatch(webhook.Config{Secrets: []string{secretA}}, func(context.Context, []webhook.Task) []error { calls++; return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	var first *http.Request
-	var body string
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text := new(strings.Builder)
-		_ = r.Write(text)
-		_, body, _ = strings.Cut(text.String(), "\r\n\r\n")
-		first = r
-		inner.ServeHTTP(w, again(r, body))
-	}))
-	defer s.Close()
-	if errs := deliverBatch(t, s.URL, []string{secretB}, "a", "b"); errs[0] == nil || errs[1] == nil || calls != 0 {
-		t.Errorf("%v, %d calls", errs, calls)
-	}
-	if errs := deliverBatch(t, s.URL, []string{secretA}, "a", "b"); errs[0] != nil || errs[1] != nil || calls != 1 {
-		t.Errorf("%v, %d calls", errs, calls)
-	}
-	for what, c := range map[string]struct {
-		body   string
+	for name, c := range map[string]struct {
 		status int
-	}{"a copy": {body, http.StatusConflict}, "another body": {strings.Replace(body, `"a"`, `"c"`, 1), http.StatusUnauthorized}} {
-		w := httptest.NewRecorder()
-		if inner.ServeHTTP(w, again(first, c.body)); w.Code != c.status || calls != 1 {
-			t.Errorf("%s: %d %s, %d calls", what, w.Code, w.Body, calls)
-		}
+		body   string
+		a, b   want
+	}{
+		"done":                          {200, "[" + entry(`"result":"done","more":{"x":1}`) + `,{"key":"9.9","result":"bury"}]`, done, done},
+		"201":                           {201, "[" + entry(`"result":"done"`) + "]", done, done},
+		"retry":                         {200, "[" + entry(`"result":"retry","text":"busy"`) + "]", done, retried("callback answered retry: busy")},
+		"retry at a time":               {200, "[" + entry(`"result":"retry","retry_after":1.5,"text":"busy"`) + "]", done, want{tocsin.Retried, 1500 * time.Millisecond, "callback answered retry: busy"}},
+		"retry in a year":               {200, "[" + entry(`"result":"retry","retry_after":1e300`) + "]", done, want{tocsin.Retried, retryAfterCap, "callback answered retry"}},
+		"retry before now":              {200, "[" + entry(`"result":"retry","retry_after":-1`) + "]", done, retried("callback answered retry")},
+		"bury":                          {200, "[" + entry(`"result":"bury","text":"no coupon"`) + "]", done, want{tocsin.Buried, 0, "callback answered bury: no coupon"}},
+		"snooze":                        {200, "[" + entry(`"result":"snooze","retry_after":60`) + "]", done, want{tocsin.Snoozed, time.Minute, ""}},
+		"snooze for no time":            {200, "[" + entry(`"result":"snooze","retry_after":0`) + "]", done, want{tocsin.Snoozed, time.Second, ""}},
+		"snooze for ever":               {200, "[" + entry(`"result":"snooze"`) + "]", done, retried("callback answered snooze without retry_after")},
+		"another word":                  {200, "[" + entry(`"result":"ok"`) + "]", done, retried(`callback answered "ok": want done, retry, bury or snooze`)},
+		"two results":                   {200, "[" + entry(`"result":"done"`) + "," + fmt.Sprintf(`{"key":%q,"result":"done"}]`, b.Key()), done, retried(`callback answered "two results"`)},
+		"one is missing":                {200, fmt.Sprintf(`[{"key":%q,"result":"done"}]`, a.Key()), done, retried("callback answered no result for the task, and 1 for others")},
+		"one is no result":              {200, "[" + entry(`"result":7`) + "]", done, retried("callback answered no result for the task; one can't be read: ")},
+		"no results":                    {200, "[]", none, none},
+		"null":                          {200, "null", none, none},
+		"no body":                       {204, "", retried("callback answered no JSON list"), retried("callback answered no JSON list")},
+		"no list":                       {200, `{"done":true}`, retried("callback answered no JSON list"), retried("callback answered no JSON list")},
+		"more behind the list":          {200, "[" + entry(`"result":"done"`) + "] ok", retried("callback answered no JSON list"), retried("callback answered no JSON list")},
+		"too much":                      {200, "[" + entry(`"result":"done"`) + "]" + strings.Repeat(" ", batchCap), retried("callback answered more than 1048576 bytes"), retried("callback answered more than 1048576 bytes")},
+		"a failure, whatever its body":  {500, "[" + entry(`"result":"done"`) + "]", retried("callback answered 500"), retried("callback answered 500")},
+		"gone, so all tasks are buried": {410, "", want{tocsin.Buried, 0, "callback answered 410 Gone"}, want{tocsin.Buried, 0, "callback answered 410 Gone"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSink(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body)
+			}, SinkConfig{Allow: loopback, Batch: 10})
+			for i, err := range s.Deliver(t.Context(), []tocsin.Info{a, b}) {
+				want := []want{c.a, c.b}[i]
+				verb, in, reason := tocsin.AsOutcome(err)
+				if verb != want.verb || in != want.in || !strings.HasPrefix(reason, want.reason) {
+					t.Errorf("task %d: %s in %s, %q; want %s in %s, %q", i, verb, in, reason, want.verb, want.in, want.reason)
+				}
+			}
+		})
 	}
 }
 
-// again is a request with the same headers.
-func again(r *http.Request, body string) *http.Request {
-	req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
-	req.Header = r.Header.Clone()
-	return req
-}
-
-func TestAFunctionThatReturnsTooFewErrors(t *testing.T) {
+// The largest payloads take several requests, none of them larger than a receiver takes, and each task gets its own result.
+func TestALargeBatchIsSplit(t *testing.T) {
 	t.Parallel()
-	url := receiveBatch(t, webhook.Config{Unsigned: true}, func(context.Context, []webhook.Task) []error { return []error{nil} })
-	errs := deliverBatch(t, url, nil, "a", "b")
-	if errs[0] != nil || errs[1] == nil || !strings.Contains(errs[1].Error(), "returned 1 errors for 2 tasks") {
-		t.Error(errs)
+	requests := 0
+	s := newSink(t, func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		b, text := readBatch(t, r)
+		if len(text) > batchCap {
+			t.Errorf("a body of %d bytes", len(text))
+		}
+		var results []map[string]any
+		for _, task := range b.Data {
+			results = append(results, map[string]any{"key": task["key"], "result": "bury", "text": task["job_id"]})
+		}
+		_ = json.NewEncoder(w).Encode(results)
+	}, SinkConfig{Allow: loopback, Batch: 100})
+	tasks := make([]tocsin.Info, 60)
+	for i := range tasks {
+		tasks[i] = nth(i)
+		tasks[i].Payload = strings.Repeat("\x01", tocsin.MaxPayload) // six bytes each in JSON
+	}
+	for i, err := range s.Deliver(t.Context(), tasks) {
+		if want := "callback answered bury: " + tasks[i].JobID.String(); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("task %d: %v", i, err)
+		}
+	}
+	if requests != 3 {
+		t.Errorf("%d requests, want 3", requests)
 	}
 }

@@ -14,24 +14,63 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// textCap is how many bytes of an error stand in the result of a task: no more are kept as its last_error.
-const textCap = 120
+// body is what a node posts. 64-bit numbers are strings: not every JSON reader
+// keeps their last digits.
+type body struct {
+	Type      string  `json:"type"`
+	Timestamp instant `json:"timestamp"`
+	Data      any     `json:"data"` // of one task, or of each task of a batch
+}
 
 // data is a task in the body of a callback.
 type data struct {
-	Key        string         `json:"key"`
+	Key        string         `json:"key,omitempty"` // in a batch; a request of one task has it as webhook-id
 	JobID      tocsin.JobID   `json:"job_id"`
 	BizID      uint64         `json:"biz_id,string"`
-	BizKey     string         `json:"biz_key"`
+	BizKey     string         `json:"biz_key,omitempty"`
 	BizType    string         `json:"biz_type"`
-	ActionTime time.Time      `json:"action_time"`
-	DueTime    time.Time      `json:"due_time"`
-	Attempt    int            `json:"attempt"`
+	ActionTime instant        `json:"action_time"`
+	DueTime    instant        `json:"due_time"`
+	Attempt    int            `json:"attempt"` // 1 for the first
 	Payload    string         `json:"attribute"`
-	Version    int            `json:"payload_version"`
-	Headers    tocsin.Headers `json:"headers"`
-	Schedule   string         `json:"schedule"`
-	FireTime   time.Time      `json:"fire_time"`
+	Version    int            `json:"payload_version,omitempty"`
+	Headers    tocsin.Headers `json:"headers,omitempty"`
+	Schedule   string         `json:"schedule,omitempty"`
+	FireTime   instant        `json:"fire_time,omitzero"` // of a run that a schedule has made for a time
+}
+
+// instant is a time in UTC that is sent with milliseconds, which is all that a task's times have.
+type instant time.Time
+
+// MarshalJSON implements json.Marshaler.
+func (i instant) MarshalJSON() ([]byte, error) {
+	return []byte(time.Time(i).UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *instant) UnmarshalJSON(text []byte) error { return (*time.Time)(i).UnmarshalJSON(text) }
+
+func dataOf(task tocsin.Info) data {
+	d := data{
+		JobID: task.JobID, BizID: task.BizID, BizKey: task.BizKey, BizType: task.BizType,
+		ActionTime: instant(task.ActionTime), DueTime: instant(task.DueTime),
+		Attempt: task.Attempts + 1, Payload: task.Payload, Version: task.PayloadVersion, Headers: task.Headers,
+		Schedule: task.Schedule,
+	}
+	if !task.FireTime.IsZero() {
+		d.FireTime = instant(task.FireTime)
+	}
+	return d
+}
+
+func encode(value any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return nil, fmt.Errorf("body of the callback: %w", err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
 }
 
 // decode reads the body of a callback that has an id, which is the key of the task unless it is a batch.
@@ -59,21 +98,21 @@ func (c *callback) decode(id, node string) error {
 			return errors.New("the body is no callback of Tocsin: want a key for each task of a batch")
 		}
 		c.tasks = append(c.tasks, Task{
-			Key: d.Key, JobID: d.JobID, BizID: d.BizID, BizKey: d.BizKey, BizType: d.BizType, ActionTime: d.ActionTime, DueTime: d.DueTime,
-			Attempt: d.Attempt, Payload: d.Payload, PayloadVersion: d.Version, Headers: d.Headers, Schedule: d.Schedule, FireTime: d.FireTime,
+			Key: d.Key, JobID: d.JobID, BizID: d.BizID, BizKey: d.BizKey, BizType: d.BizType, ActionTime: time.Time(d.ActionTime), DueTime: time.Time(d.DueTime),
+			Attempt: d.Attempt, Payload: d.Payload, PayloadVersion: d.Version, Headers: d.Headers, Schedule: d.Schedule, FireTime: time.Time(d.FireTime),
 			Node: node,
 		})
 	}
 	return nil
 }
 
-// answer tells the node what the function's error asks for.
-func answer(w http.ResponseWriter, err error) {
+// reply tells the node what the function's error asks for.
+func reply(w http.ResponseWriter, err error) {
 	verb, in, reason := tocsin.AsOutcome(err)
 	if reason == "" {
 		reason = "later"
 	}
-	var rests resting
+	var rests interface{ RestFor() time.Duration }
 	switch {
 	case verb == tocsin.Completed:
 		w.WriteHeader(http.StatusNoContent)
@@ -90,31 +129,28 @@ func answer(w http.ResponseWriter, err error) {
 	}
 }
 
-// resting is an error of a target that wants no deliveries for a while, whatever the task.
-type resting interface{ RestFor() time.Duration }
-
 func later(w http.ResponseWriter, reason string, in time.Duration, status int) {
 	w.Header().Set("Retry-After", strconv.FormatFloat(math.Ceil(in.Seconds()), 'f', 0, 64))
 	http.Error(w, reason, status)
 }
 
-// result is what becomes of one task of a batch.
+// result is what the receiver of a batch says of one task.
 type result struct {
 	Key        string   `json:"key"`
 	Result     string   `json:"result"`
 	RetryAfter *float64 `json:"retry_after,omitempty"` // seconds
-	Text       string   `json:"text,omitempty"`
+	Text       string   `json:"text,omitempty"`        // what the answer of one task has as its body
 }
 
 // words are the results in a batch, by verb.
 var words = [...]string{tocsin.Completed: "done", tocsin.Retried: "retry", tocsin.Snoozed: "snooze", tocsin.Buried: "bury"}
 
-// answerBatch tells the node what each task's error asks for.
-func answerBatch(w http.ResponseWriter, tasks []Task, errs []error) {
+// replyBatch tells the node what each task's error asks for.
+func replyBatch(w http.ResponseWriter, tasks []Task, errs []error) {
 	results := make([]result, len(tasks))
 	for i, task := range tasks {
 		verb, in, reason := tocsin.AsOutcome(errs[i])
-		results[i] = result{Key: task.Key, Result: words[verb], Text: strings.ToValidUTF8(reason[:min(len(reason), textCap)], "")}
+		results[i] = result{Key: task.Key, Result: words[verb], Text: strings.ToValidUTF8(reason[:min(len(reason), snippet)], "")}
 		if seconds := in.Seconds(); in >= 0 && (verb == tocsin.Retried || verb == tocsin.Snoozed) {
 			results[i].RetryAfter = &seconds
 		}

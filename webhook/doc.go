@@ -1,4 +1,21 @@
-// Package webhook is for Go programs that receive Tocsin's HTTP callbacks.
+// Package webhook is the authority for Tocsin's HTTP callbacks, signed by the Standard
+// Webhooks scheme (https://www.standardwebhooks.com): a Sink sends them, a Receiver
+// gets them. docs/http.md describes them for receivers in any language.
+//
+//	POST <url>
+//	webhook-id: <job_id>.<version>       the idempotency key: the same for every attempt
+//	webhook-timestamp: <unix seconds>
+//	webhook-signature: v1,<base64> ...   one for each active secret
+//
+//	{"type":"coupon.remind","timestamp":"...","data":{"job_id":"...","biz_id":"...", ...}}
+//
+// The batch form has several tasks in data, each with its key, and an id of its own.
+// Its answer is a list with a result for each task.
+//
+// For a Sink, 2xx completes, 410 buries, 408, 429, 5xx and a broken connection are
+// tried again, honouring Retry-After; any other answer, redirects included, is a failed
+// attempt too. Private, loopback and link-local addresses are refused when they are
+// dialled, unless the policy allows them.
 //
 // A Receiver is an http.Handler. It checks the signature and the age of a callback,
 // hands the task to a function, and answers as the function's error asks:
@@ -22,7 +39,4 @@
 // the same Key. Config.Done keeps a Receiver from handling one again that it has
 // handled. Only a write in the same transaction as the function's own makes that
 // certain: store the Key there.
-//
-// docs/http.md describes the callback itself, for receivers in any language. The
-// signature is that of Standard Webhooks (https://www.standardwebhooks.com).
 package webhook

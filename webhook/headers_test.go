@@ -1,4 +1,4 @@
-package webhook_test
+package webhook
 
 import (
 	"context"
@@ -8,18 +8,16 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	sender "github.com/tocsinhq/tocsin/sink/webhook"
-	"github.com/tocsinhq/tocsin/webhook"
 )
 
 func TestACallbackCarriesHeadersAndKey(t *testing.T) {
 	t.Parallel()
-	var got webhook.Task
-	url := receive(t, webhook.Config{Secrets: []string{secretA}}, func(_ context.Context, task webhook.Task) error {
+	var got Task
+	url := receive(t, Config{Secrets: []string{secretA}}, func(_ context.Context, task Task) error {
 		got = task
 		return nil
 	})
-	s, err := sender.New(sender.Config{URL: url, Secrets: []string{secretA}, Allow: []string{"127.0.0.0/8"}})
+	s, err := NewSink(SinkConfig{URL: url, Secrets: []string{secretA}, Allow: loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,9 +30,9 @@ func TestACallbackCarriesHeadersAndKey(t *testing.T) {
 	if err := send(`{"traceparent":"00-1","tenant":"<ü>"}`, "ord_1"); err != nil || got.Headers.Get("tenant") != "<ü>" || got.Headers.Get("traceparent") != "00-1" || got.BizKey != "ord_1" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	got = webhook.Task{}
+	got = Task{}
 	verb, _, reason := tocsin.AsOutcome(send(`{"tenant":7}`, ""))
-	if verb != tocsin.Retried || !strings.Contains(reason, "headers are not a JSON object of texts") || got != (webhook.Task{}) {
+	if verb != tocsin.Retried || !strings.Contains(reason, "headers are not a JSON object of texts") || got != (Task{}) {
 		t.Errorf("%s, %q, %+v", verb, reason, got)
 	}
 	if err := errors.Join(send("", "")); err != nil || got.Headers != "" || got.BizKey != "" || got.Payload != "x" {
@@ -46,13 +44,13 @@ func TestACallbackCarriesHeadersAndKey(t *testing.T) {
 func TestACallbackOfARun(t *testing.T) {
 	t.Parallel()
 	fire := time.Date(2026, 11, 22, 4, 0, 0, 5e6, time.UTC)
-	for _, want := range []webhook.Task{{Schedule: "report.daily", FireTime: fire}, {Schedule: "report.daily"}, {}} {
-		var got webhook.Task
-		url := receive(t, webhook.Config{Secrets: []string{secretA}}, func(_ context.Context, task webhook.Task) error {
+	for _, want := range []Task{{Schedule: "report.daily", FireTime: fire}, {Schedule: "report.daily"}, {}} {
+		var got Task
+		url := receive(t, Config{Secrets: []string{secretA}}, func(_ context.Context, task Task) error {
 			got = task
 			return nil
 		})
-		s, err := sender.New(sender.Config{URL: url, Secrets: []string{secretA}, Allow: []string{"127.0.0.0/8"}})
+		s, err := NewSink(SinkConfig{URL: url, Secrets: []string{secretA}, Allow: loopback})
 		if err != nil {
 			t.Fatal(err)
 		}

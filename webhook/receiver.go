@@ -12,7 +12,6 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/whsec"
 )
 
 // DefaultMaxBody is more than any payload needs, escaped.
@@ -101,7 +100,7 @@ func NewBatch(cfg Config, handle func(context.Context, []Task) []error) (*Receiv
 	}
 	r := &Receiver{cfg: cfg, handle: handle}
 	for i, secret := range cfg.Secrets {
-		w, err := whsec.Parse(secret)
+		w, err := parseSecret(secret)
 		if err != nil {
 			return nil, fmt.Errorf("webhook: secret %d: %w", i+1, err)
 		}
@@ -141,10 +140,10 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	if c.batch {
-		answerBatch(w, c.tasks, errs)
+		replyBatch(w, c.tasks, errs)
 		return
 	}
-	answer(w, errs[0])
+	reply(w, errs[0])
 }
 
 // errNotKnown is the answer if Done can't tell.
@@ -230,7 +229,7 @@ func (r *Receiver) read(w http.ResponseWriter, req *http.Request) (c callback, s
 	if id == "" {
 		return c, http.StatusBadRequest, errors.New("the header " + standard.HeaderWebhookID + " is missing")
 	}
-	if err := c.decode(id, req.Header.Get("Tocsin-Node")); err != nil {
+	if err := c.decode(id, req.Header.Get(NodeHeader)); err != nil {
 		return c, http.StatusBadRequest, err
 	}
 	return c, 0, nil

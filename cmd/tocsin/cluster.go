@@ -16,9 +16,9 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/ownership"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/operator/cluster"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -61,7 +61,7 @@ func registryOf(ctx context.Context, file config.File) (*assign.Registry, error)
 	if err != nil {
 		return nil, err
 	}
-	return assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, file.Tocsin().Layout.Total())
+	return assign.OpenRegistry(ctx, cfg, cluster, file.Tocsin().Layout.Total())
 }
 
 // registry opens the cluster's keys. They are the caller's to close.
@@ -298,7 +298,7 @@ func awaitDrained(ctx context.Context, keys *assign.Registry, d *drained, timeou
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("node %s still has %s after %s, %s, and drains on: what it has in hand there is not stored yet, see its log",
-				d.Node, plural(len(left), "table"), timeout, ranges(ownership.Ranges(left)))
+				d.Node, plural(len(left), "table"), timeout, ranges(cluster.Ranges(left)))
 		}
 		if err := wait.For(ctx, drainEvery); err != nil {
 			return err

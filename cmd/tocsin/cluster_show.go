@@ -19,7 +19,6 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/ownership"
 	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
@@ -255,9 +254,9 @@ func writeShares(w io.Writer, g cluster.Tables, count, grid bool) {
 	if grid {
 		last = "MARK"
 	}
-	marks := ownership.Marks(g.Owners)
+	marks := cluster.Marks(g.Owners)
 	head := []string{"NODE", "TABLES", "PENDING", "CLAIMED", "DEAD", "OLDEST OVERDUE", last}
-	table(w, head, g.Shares, func(s ownership.Share) []any {
+	table(w, head, g.Shares, func(s cluster.Share) []any {
 		row := []any{nodeName(s.Node), s.Tables, "-", "-", "-", "-", ranges(s.Ranges)}
 		if count {
 			copy(row[2:], []any{s.Pending, s.Claimed, s.Dead, overdue(s.Overdue)})
@@ -310,7 +309,7 @@ func writeGrid(w io.Writer, g cluster.Tables, width int) {
 	name := len(g.Layout.Database(g.Layout.Databases - 1))
 	digits := len(fmt.Sprint(g.Layout.Tables - 1))
 	room := width - name - digits - 3
-	for _, line := range ownership.Grid(g.Owners, ownership.Marks(g.Owners), g.Layout.Tables, room) {
+	for _, line := range cluster.Grid(g.Owners, cluster.Marks(g.Owners), g.Layout.Tables, room) {
 		fmt.Fprintf(w, "%-*s %*d  %s\n", name, g.Layout.Database(line.Database), digits, line.First, line.Marks)
 	}
 	fmt.Fprintln(w)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/ownership"
 	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
@@ -132,7 +131,7 @@ func TestTasksOfAPausedTypeAreNotOverdue(t *testing.T) {
 	for biz := range 4 {
 		s.run("task", "add", "--type", "coupon.remind", "--biz-id", strconv.Itoa(biz+1), "--in", "0s").ok(t)
 	}
-	share := func() ownership.Share {
+	share := func() cluster.Share {
 		return decode[[]cluster.Tables](t, s.run("cluster", "tables", "--group", "callback", "--json"))[0].Shares[0]
 	}
 	if got := share(); got.Pending != 4 || got.Overdue != 0 {

@@ -20,8 +20,8 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator/cluster"
 	"github.com/tocsinhq/tocsin/schedule"
-	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // diagnosis is the JSON of `doctor`.
@@ -171,7 +171,7 @@ func patient(file config.File) (p doctor.Patient, closeAll func(), err error) {
 
 // askEtcd wants a read that a majority agrees to, not just an open port.
 func askEtcd(ctx context.Context, cfg node.EtcdConfig, cluster string, tables int) (string, error) {
-	keys, err := assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, tables)
+	keys, err := assign.OpenRegistry(ctx, cfg, cluster, tables)
 	if err != nil {
 		return "", err
 	}

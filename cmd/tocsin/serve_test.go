@@ -430,7 +430,7 @@ func (s *site) wantPasswords() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	client, err := assign.Dial(s.t.Context(), assign.EtcdConfig(cfg))
+	client, err := assign.Dial(s.t.Context(), cfg)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -20,27 +20,24 @@ var mayImport = map[string][]string{
 	"biztype":                {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/name", "internal/seam", "internal/yamlfile"},
 	"duequeue":               {"."},
 	"store":                  {".", "duequeue", "biztype", "internal/client", "internal/layoutrow", "internal/mysql", "internal/payloadmark", "internal/seam"},
-	"assign":                 {".", "internal/loglimit", "internal/name", "internal/seam"},
+	"assign":                 {".", "store", "internal/loglimit", "internal/name", "internal/seam"},
 	"scanner":                {".", "duequeue", "store", "internal/loglimit"},
 	"dispatcher":             {".", "biztype", "duequeue", "schedule", "store", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
-	"sink":                   {"."},
-	"sink/...":               {".", "biztype", "sink", "internal/whsec"},
-	"webhook":                {".", "internal/whsec"},
+	"webhook":                {"."},
 	"sweeper":                {".", "biztype", "duequeue", "store", "upkeep", "internal/loglimit", "internal/wait"},
 	"upkeep":                 {".", "biztype", "duequeue", "outbox", "schedule", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/outboxrow", "internal/wait"},
 	"operator":               {".", "biztype", "duequeue", "store", "internal/mysql", "internal/runkey", "internal/wait"},
 	"schedule":               {".", "biztype", "schedule/firetimes", "store", "internal/bizkey", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/payloadmark", "internal/runkey", "internal/wait", "internal/yamlfile"},
-	"operator/cluster":       {".", "assign", "biztype", "dispatcher", "node", "presence", "store", "internal/doctor", "internal/mysql", "internal/ownership", "internal/why"},
-	"presence":               {".", "store", "internal/loglimit", "internal/name"},
+	"operator/cluster":       {".", "assign", "biztype", "dispatcher", "node", "store", "internal/doctor", "internal/mysql", "internal/why"},
 	"history":                {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"health":                 {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
-	"node":                   {".", "assign", "health", "history", "outbox", "presence", "relay", "scanner", "dispatcher", "schedule", "sweeper", "upkeep", "duequeue", "store", "biztype", "sink", "sink/...", "internal/..."},
+	"node":                   {".", "assign", "health", "history", "outbox", "relay", "scanner", "dispatcher", "schedule", "sweeper", "upkeep", "duequeue", "store", "biztype", "webhook", "internal/..."},
 	"node/nodetest":          {".", "biztype", "ddl", "node", "outbox", "relay", "tocsintest", "webhook", "internal/runkey", "internal/seam"},
 	"schedule/firetimes":     {},
 	"tocsintest":             {".", "ddl", "biztype", "outbox", "internal/devserver", "internal/outboxrow", "internal/payloadmark", "internal/seam"},
 	"tocsinprom":             {"."},
 	"tocsinotel":             {"."},
-	"tocsinotel/nodeotel":    {".", "node", "sink/webhook", "tocsinotel"},
+	"tocsinotel/nodeotel":    {".", "node", "tocsinotel", "webhook"},
 	"tocsinpg":               {".", "outbox", "internal/outboxrow", "internal/wait"},
 	"tocsinpg/pgtest":        {".", "outbox", "tocsinpg", "tocsinpg/schema", "tocsintest", "internal/devserver"},
 	"tocsinpg/schema":        {"ddl", "outbox", "tocsinpg", "internal/outboxrow"},
@@ -81,7 +78,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "health", "history", "presence", "relay"}
+var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "health", "history", "relay"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {
@@ -98,7 +95,7 @@ var foreign = []struct {
 	{"go.opentelemetry.io/", []string{"tocsinotel", "tocsinotel/..."}},
 	{"github.com/danielgtaylor/huma/", []string{"api"}},
 	{"github.com/jackc/", []string{"tocsinpg", "tocsinpg/...", "internal/chaos"}},
-	{"testing", []string{"tocsintest", "tocsinpg/pgtest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "sink/sinktest", "relay/relaytest"}},
+	{"testing", []string{"tocsintest", "tocsinpg/pgtest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "relay/relaytest"}},
 	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "tocsinpg/pgtest", "bench", "internal/devserver/...", "internal/..."}},
 }
 

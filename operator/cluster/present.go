@@ -9,13 +9,11 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/doctor"
-	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/presence"
 	"github.com/tocsinhq/tocsin/store"
 )
 
 // present reads the nodes from the node tables of all servers at once. The error names what could not be read.
-func (v View) present(ctx context.Context) ([]presence.Node, tocsin.Layout, error) {
+func (v View) present(ctx context.Context) ([]assign.PresentNode, tocsin.Layout, error) {
 	cfg := v.cfg.Tables
 	db, err := store.Open(cfg)
 	if err != nil {
@@ -27,10 +25,10 @@ func (v View) present(ctx context.Context) ([]presence.Node, tocsin.Layout, erro
 	seen, errs := make([][]store.Attendee, len(db.Servers())), make([]error, len(db.Servers()))
 	var readers sync.WaitGroup
 	for server := range errs {
-		readers.Go(func() { seen[server], errs[server] = db.Attending(ctx, server, presence.Within) })
+		readers.Go(func() { seen[server], errs[server] = db.Attending(ctx, server, assign.GoneAfter) })
 	}
 	readers.Wait()
-	return presence.Nodes(cfg.Layout, slices.Concat(seen...)), cfg.Layout, errors.Join(errs...)
+	return assign.PresentNodes(cfg.Layout, slices.Concat(seen...)), cfg.Layout, errors.Join(errs...)
 }
 
 // presentNodes reads the nodes of one group, or of all if only is "", where nobody owns tables.
@@ -48,22 +46,9 @@ func (v View) presentNodes(ctx context.Context, only string) ([]Group, error) {
 			groups = append(groups, Group{Group: n.Group, Nodes: []assign.NodeState{}, Unlisted: []LastOwner{}})
 		}
 		g := &groups[len(groups)-1]
-		g.Nodes = append(g.Nodes, stateOf(n))
+		g.Nodes = append(g.Nodes, n.NodeState)
 	}
 	return groups, err
-}
-
-// stateOf describes a node that owns no table in the words of one that does: its tables are those it looks at first, and
-// its time left is when it counts as gone, unless it is seen again.
-func stateOf(n presence.Node) assign.NodeState {
-	return assign.NodeState{
-		ID: n.ID, Weight: n.About.Weight, Mode: string(node.Rows), Tables: len(n.First), Wanted: len(n.First), TTL: (presence.Within - n.Seen).Round(1e9),
-		Info: assign.NodeInfo{
-			Version: n.About.Version, Schema: n.Schema, Types: n.About.Types, Listen: n.About.Listen, Started: n.About.Started, Lacks: n.About.Lacks,
-			Versions: n.About.Versions, Newer: n.About.Newer,
-		},
-		Misses: append([]int{}, n.Misses...), Lacks: []string{}, Extra: []string{},
-	}
 }
 
 // listPresent is allNodes where nobody owns tables.

@@ -9,16 +9,15 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/ownership"
 	"github.com/tocsinhq/tocsin/store"
 )
 
 // Tables is who owns the tables of one group; the JSON of `tocsin cluster tables`.
 type Tables struct {
-	Group  string            `json:"group"`
-	Tables int               `json:"tables"` // of the layout
-	Owned  int               `json:"owned"`
-	Shares []ownership.Share `json:"shares"`
+	Group  string  `json:"group"`
+	Tables int     `json:"tables"` // of the layout
+	Owned  int     `json:"owned"`
+	Shares []Share `json:"shares"`
 
 	Layout tocsin.Layout `json:"-"`
 	Owners []string      `json:"-"` // by table number
@@ -89,20 +88,11 @@ func countServer(ctx context.Context, tables *store.Store, server int) (c counte
 
 // divide gives the shares of one group.
 func divide(group string, layout tocsin.Layout, owners []string, types map[uint64]biztype.Policy, counts []counted) Tables {
-	part := func(number uint64) ownership.Part {
-		switch p, known := types[number]; {
-		case !known || p.Group != group:
-			return ownership.Not
-		case p.Paused:
-			return ownership.Waits
-		}
-		return ownership.Counts
-	}
-	tallies := map[int]ownership.Tally{}
+	waiting := map[int]Tally{}
 	for _, c := range counts {
-		maps.Copy(tallies, ownership.Tallies(c.counts, c.now, part))
+		maps.Copy(waiting, tallies(c.counts, c.now, types, group))
 	}
-	g := Tables{Group: group, Tables: len(owners), Shares: ownership.Shares(owners, tallies)}
+	g := Tables{Group: group, Tables: len(owners), Shares: shares(owners, waiting)}
 	g.Layout, g.Owners = layout, owners
 	for _, s := range g.Shares {
 		if s.Node != "" {

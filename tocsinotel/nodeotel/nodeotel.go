@@ -10,8 +10,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/sink/webhook"
 	"github.com/tocsinhq/tocsin/tocsinotel"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // Instrument wraps the handlers and callbacks of a node, and its OnOutcome. Call it before node.New. Middleware that the

@@ -19,7 +19,7 @@ const (
 // newClient follows no redirect, uses no proxy, and dials only what the guard
 // lets pass. The guard sees the address that is dialled, after the look-up, so
 // a name that resolves to a private address is refused too.
-func newClient(cfg Config) (*http.Client, error) {
+func newClient(cfg SinkConfig) (*http.Client, error) {
 	guard, err := newGuard(cfg.Allow)
 	if err != nil {
 		return nil, err

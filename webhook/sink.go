@@ -17,8 +17,6 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/whsec"
 )
 
 // NodeHeader names the node that sent a callback.
@@ -35,8 +33,8 @@ const (
 	maxSecrets = 2 // the new one and the one it replaces
 )
 
-// Config says where callbacks go and how.
-type Config struct {
+// SinkConfig says where callbacks go and how.
+type SinkConfig struct {
 	URL     string        // http or https
 	Secrets []string      // whsec_ and the base64 of 24 bytes or more; at most two, each signs; none: unsigned
 	Allow   []string      // private CIDRs that may be dialled
@@ -48,25 +46,25 @@ type Config struct {
 
 // Sink posts tasks to one URL. Safe for concurrent use.
 type Sink struct {
-	cfg    Config
+	cfg    SinkConfig
 	sign   []*standard.Webhook
 	client *http.Client
 }
 
-// New checks the config. It connects to nothing.
-func New(cfg Config) (*Sink, error) {
+// NewSink checks the config. It connects to nothing.
+func NewSink(cfg SinkConfig) (*Sink, error) {
 	if cfg.Timeout <= 0 {
-		cfg.Timeout = biztype.DefaultTimeout
+		cfg.Timeout = tocsin.DefaultTimeout
 	}
 	if cfg.Conns <= 0 {
-		cfg.Conns = biztype.DefaultConcurrency
+		cfg.Conns = tocsin.DefaultConcurrency
 	}
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	s := &Sink{cfg: cfg}
 	for i, secret := range cfg.Secrets {
-		w, err := whsec.Parse(secret)
+		w, err := parseSecret(secret)
 		if err != nil {
 			return nil, fmt.Errorf("webhook secret %d: %w", i+1, err)
 		}
@@ -77,7 +75,7 @@ func New(cfg Config) (*Sink, error) {
 	return s, err
 }
 
-func (c Config) validate() error {
+func (c SinkConfig) validate() error {
 	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
@@ -90,11 +88,11 @@ func (c Config) validate() error {
 
 // FromPolicy makes the sink of a webhook policy. secret gives the values of the
 // secrets that the policy names; see Secrets.
-func FromPolicy(p biztype.Policy, node string, secret func(name string) (string, error)) (*Sink, error) {
+func FromPolicy(p tocsin.Policy, node string, secret func(name string) (string, error)) (*Sink, error) {
 	if p.Webhook == nil {
 		return nil, fmt.Errorf("biz type %s has no webhook", p.Name)
 	}
-	cfg := Config{URL: p.Webhook.URL, Allow: p.Webhook.Allow, Batch: p.Webhook.Batch, Node: node, Conns: p.WithDefaults().Concurrency, Timeout: p.WithDefaults().Timeout.D()}
+	cfg := SinkConfig{URL: p.Webhook.URL, Allow: p.Webhook.Allow, Batch: p.Webhook.Batch, Node: node, Conns: p.WithDefaults().Concurrency, Timeout: p.WithDefaults().Timeout.D()}
 	for _, name := range p.Webhook.Secrets {
 		value, err := secret(name)
 		if err != nil {
@@ -102,7 +100,7 @@ func FromPolicy(p biztype.Policy, node string, secret func(name string) (string,
 		}
 		cfg.Secrets = append(cfg.Secrets, value)
 	}
-	s, err := New(cfg)
+	s, err := NewSink(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("biz type %s: %w", p.Name, err)
 	}
@@ -131,11 +129,11 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	if err != nil {
 		return fmt.Errorf("callback: %w", err)
 	}
-	body, err := bodyOf(task, now)
+	b, err := encode(body{Type: task.BizType, Timestamp: instant(now), Data: dataOf(task)})
 	if err != nil {
 		return err
 	}
-	answer, text, err := s.exchange(ctx, task.Key(), body, stored, now)
+	answer, text, err := s.exchange(ctx, task.Key(), b, stored, now)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package ownership
+package cluster
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -59,12 +60,12 @@ func TestSharesAddUpWhatWaitsInEachNodesTables(t *testing.T) {
 		{Node: "b", Tables: 2, Ranges: []string{"0", "4"}, Tally: Tally{Pending: 3, Claimed: 1, Overdue: 5}},
 		{Node: "", Tables: 1, Ranges: []string{"3"}, Tally: Tally{Pending: 7}},
 	}
-	if got := Shares(owners, tallies); !reflect.DeepEqual(got, want) {
+	if got := shares(owners, tallies); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 
-func TestTalliesCountTypesByTheirPart(t *testing.T) {
+func TestTalliesCountTheTypesOfAGroup(t *testing.T) {
 	t.Parallel()
 	counts := []store.Count{
 		{Table: 3, Type: 1, Pending: 2, Claimed: 1, Done: 9, Dead: 1, Oldest: 10_000},
@@ -79,7 +80,8 @@ func TestTalliesCountTypesByTheirPart(t *testing.T) {
 		4: {Pending: 1},
 		5: {},
 	}
-	if got := Tallies(counts, 12_500, func(n uint64) Part { return []Part{1: Counts, 2: Counts, 3: Not, 4: Waits}[n] }); !reflect.DeepEqual(got, want) {
+	types := map[uint64]biztype.Policy{1: {Group: "g"}, 2: {Group: "g"}, 3: {Group: "other"}, 4: {Group: "g", Paused: true}}
+	if got := tallies(counts, 12_500, types, "g"); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package ownership
+package cluster
 
 import (
 	"fmt"

@@ -1,13 +1,32 @@
 package webhook
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
+
+// leastKey is how many bytes a key must have, as Standard Webhooks demands.
+const leastKey = 24
+
+// parseSecret returns what signs and verifies with a secret. A short key, even more the
+// empty one of a bare whsec_, is refused: anybody could guess it. Errors never quote the secret.
+func parseSecret(secret string) (*standard.Webhook, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	switch {
+	case err != nil:
+		return nil, errors.New("want whsec_ and base64")
+	case len(key) < leastKey:
+		return nil, fmt.Errorf("its key has %d bytes, fewer than %d: make one with `openssl rand -base64 32`, and put whsec_ before it", len(key), leastKey)
+	}
+	return standard.NewWebhookRaw(key)
+}
 
 // secretCap is more than the size of any secret.
 const secretCap = 4 << 10

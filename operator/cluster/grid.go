@@ -1,4 +1,4 @@
-package ownership
+package cluster
 
 import (
 	"maps"
@@ -17,7 +17,7 @@ const markText = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 // gridStep is what the length of a full line is a multiple of, so that table numbers can be counted.
 const gridStep = 16
 
-// Marks gives each owner a character, in the order of Shares. Those beyond the 62nd share MarkOther.
+// Marks gives each owner a character, in the order of their shares. Those beyond the 62nd share MarkOther.
 func Marks(owners []string) map[string]string {
 	marks := make(map[string]string)
 	for _, owner := range owners {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/sink/sinktest"
 )
 
 const (
@@ -34,8 +33,8 @@ func TestACallbackCarriesTheTraceContextOfItsAddOrOfItsSender(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got http.Header
-			s := newSink(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header }, Config{Allow: loopback})
-			task := sinktest.Task(1)
+			s := newSink(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header }, SinkConfig{Allow: loopback})
+			task := nth(1)
 			task.Headers = c.stored
 			ctx := t.Context()
 			if c.given != nil {

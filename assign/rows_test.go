@@ -1,4 +1,4 @@
-package presence
+package assign
 
 import (
 	"context"
@@ -10,44 +10,38 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 func TestTablesAreDealtByWeight(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		var members []member
+		var members []attendee
 		total := 0
 		for i := range rapid.IntRange(1, 12).Draw(rt, "nodes") {
-			m := member{id: fmt.Sprint("n", i), weight: rapid.IntRange(1, 5).Draw(rt, "weight"), lacks: rapid.Bool().Draw(rt, "lacks")}
+			m := attendee{Member{fmt.Sprint("n", i), rapid.IntRange(1, 5).Draw(rt, "weight")}, rapid.Bool().Draw(rt, "lacks")}
 			members = append(members, m)
 		}
-		able := slices.DeleteFunc(slices.Clone(members), func(m member) bool { return m.lacks })
+		able := slices.DeleteFunc(slices.Clone(members), func(m attendee) bool { return m.lacks })
 		if len(able) == 0 {
 			able = members
 		}
 		for _, m := range able {
-			total += m.weight
+			total += m.Weight
 		}
-		tables := make([]int, 3*total)
-		for i := range tables {
-			tables[i] = i
-		}
+		layout := tocsin.Layout{Databases: 1, Tables: 3 * total}
 		seen := map[int]bool{}
 		for _, m := range members {
-			mine := first(m.id, rapid.Permutation(members).Draw(rt, "order"), tables)
+			mine := firsts(m.ID, layout, map[int][]attendee{0: rapid.Permutation(members).Draw(rt, "order")})
 			want := 0
 			if slices.Contains(able, m) {
-				want = 3 * m.weight
+				want = 3 * m.Weight
 			}
 			if len(mine) != want {
-				rt.Fatalf("%s of %v has %d of %d tables, want %d", m.id, members, len(mine), len(tables), want)
+				rt.Fatalf("%s of %v has %d of %d tables, want %d", m.ID, members, len(mine), layout.Tables, want)
 			}
 			for _, table := range mine {
 				if seen[table] {
@@ -56,23 +50,23 @@ func TestTablesAreDealtByWeight(t *testing.T) {
 				seen[table] = true
 			}
 		}
-		if len(seen) != len(tables) {
-			rt.Fatalf("%d of %d tables have a node", len(seen), len(tables))
+		if len(seen) != layout.Tables {
+			rt.Fatalf("%d of %d tables have a node", len(seen), layout.Tables)
 		}
 	})
 }
 
-// tables keeps the node rows of two databases on one server.
-type tables struct {
+// nodeTables keeps the node rows of two databases on one server.
+type nodeTables struct {
 	mu    sync.Mutex
 	rows  map[string]store.Attendee
 	at    map[string]time.Time
 	fails error
 }
 
-func (f *tables) Servers() []string { return []string{"db1"} }
+func (f *nodeTables) Servers() []string { return []string{"db1"} }
 
-func (f *tables) Attend(_ context.Context, _ int, group, node, about string) error {
+func (f *nodeTables) Attend(_ context.Context, _ int, group, node, about string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fails == nil {
@@ -82,7 +76,7 @@ func (f *tables) Attend(_ context.Context, _ int, group, node, about string) err
 	return f.fails
 }
 
-func (f *tables) Attending(_ context.Context, _ int, within time.Duration) (all []store.Attendee, err error) {
+func (f *nodeTables) Attending(_ context.Context, _ int, within time.Duration) (all []store.Attendee, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, a := range f.rows {
@@ -96,7 +90,7 @@ func (f *tables) Attending(_ context.Context, _ int, within time.Duration) (all 
 	return all, f.fails
 }
 
-func (f *tables) Depart(_ context.Context, _ int, _, node string) error {
+func (f *nodeTables) Depart(_ context.Context, _ int, _, node string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.rows, node)
@@ -104,10 +98,10 @@ func (f *tables) Depart(_ context.Context, _ int, _, node string) error {
 }
 
 // attend runs a node until stop, or the end of the test.
-func attend(t *testing.T, f *tables, name string) (p *Presence, stop func()) {
+func attend(t *testing.T, f *nodeTables, name string) (p *Rows, stop func()) {
 	t.Helper()
-	p, err := New(Config{
-		Tables: f, Layout: tocsin.Layout{Databases: 2, Tables: 4}, Group: "g", Node: name, About: About{Weight: 1}, Changed: func([]int) {},
+	p, err := NewRows(RowsConfig{
+		Tables: f, Layout: tocsin.Layout{Databases: 2, Tables: 4}, Group: "g", Node: name, Changed: func() {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -120,36 +114,36 @@ func attend(t *testing.T, f *tables, name string) (p *Presence, stop func()) {
 
 func TestNodesThatComeAndGoShareTheTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &tables{rows: map[string]store.Attendee{}, at: map[string]time.Time{}}
-		share := func(what string, want int, nodes ...*Presence) {
+		f := &nodeTables{rows: map[string]store.Attendee{}, at: map[string]time.Time{}}
+		share := func(what string, want int, nodes ...*Rows) {
 			t.Helper()
 			synctest.Wait()
 			for _, p := range nodes {
-				if p.First() != want || p.Peers() != 8/max(want, 1) {
-					t.Errorf("%s: %s has %d tables of %d nodes, want %d", what, p.ID(), p.First(), p.Peers(), want)
+				if p.Owned() != want || p.Peers() != 8/max(want, 1) {
+					t.Errorf("%s: %s has %d tables of %d nodes, want %d", what, p.ID(), p.Owned(), p.Peers(), want)
 				}
 			}
 		}
 		a, stopA := attend(t, f, "a")
 		share("alone", 8, a)
 		b, stopB := attend(t, f, "b")
-		time.Sleep(DefaultEvery)
+		time.Sleep(attendEvery)
 		share("two", 4, a, b)
 		b.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{}})
-		time.Sleep(DefaultEvery)
+		time.Sleep(attendEvery)
 		synctest.Wait()
 		if elsewhere, known := a.Elsewhere("x"); !elsewhere || !known {
 			t.Error("a does not know that b delivers x")
 		}
 		stopB()
-		time.Sleep(DefaultEvery)
+		time.Sleep(attendEvery)
 		share("one has ended", 8, a)
 		f.mu.Lock()
 		f.rows["c"], f.at["c"] = store.Attendee{Group: "g", Node: "c"}, time.Now() // and it is never seen again
 		f.mu.Unlock()
-		time.Sleep(DefaultEvery)
+		time.Sleep(attendEvery)
 		share("one was killed", 4, a)
-		time.Sleep(Within)
+		time.Sleep(GoneAfter)
 		share("one was killed long ago", 8, a)
 		f.mu.Lock()
 		f.fails = errors.New("away")
@@ -165,23 +159,23 @@ func TestNodesThatComeAndGoShareTheTables(t *testing.T) {
 
 func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 	t.Parallel()
-	p, err := New(Config{Tables: &tables{}, Layout: tocsin.Layout{Databases: 1, Tables: 1}, Group: "g", Node: "n", Changed: func([]int) {}})
+	p, err := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 1, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{"y": "no secret"}})
-	if got := Read(p.text()); len(got.Types) != 1 || got.Lacks["y"] != "no secret" {
+	if got := readRow(p.text()); len(got.Types) != 1 || got.Lacks["y"] != "no secret" {
 		t.Errorf("%+v", got)
 	}
 	p.Tell(Told{Types: slices.Repeat([]string{"some.biz.type"}, 1000), Lacks: map[string]string{"y": "no secret"}})
-	if text := p.text(); len(text) > maxAbout || Read(text).Types != nil || len(Read(text).Lacks) == 0 {
-		t.Errorf("%d bytes: %+v", len(text), Read(text))
+	if text := p.text(); len(text) > maxAbout || readRow(text).Types != nil || len(readRow(text).Lacks) == 0 {
+		t.Errorf("%d bytes: %+v", len(text), readRow(text))
 	}
 }
 
 func TestANewerPayloadCountsIfEachServerHasANodeThatKnowsIt(t *testing.T) {
 	t.Parallel()
-	p, err := New(Config{Tables: &tables{}, Layout: tocsin.Layout{Databases: 2, Tables: 1}, Group: "g", Node: "n", Changed: func([]int) {}})
+	p, err := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 2, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package webhook_test
+package webhook
 
 import (
 	"bytes"
@@ -15,18 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/tocsinhq/tocsin"
-	sender "github.com/tocsinhq/tocsin/sink/webhook"
-	"github.com/tocsinhq/tocsin/webhook"
-)
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const (
-	secretA = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	secretB = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 )
 
 var due = time.Date(2026, 12, 1, 12, 0, 0, 5e6, time.UTC)
@@ -36,9 +25,9 @@ func task(payload string) tocsin.Info {
 }
 
 // receive serves a Receiver.
-func receive(t *testing.T, cfg webhook.Config, handle func(context.Context, webhook.Task) error) (url string) {
+func receive(t *testing.T, cfg Config, handle func(context.Context, Task) error) (url string) {
 	t.Helper()
-	r, err := webhook.New(cfg, handle)
+	r, err := New(cfg, handle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +39,7 @@ func receive(t *testing.T, cfg webhook.Config, handle func(context.Context, webh
 // deliver sends a callback as a node does.
 func deliver(t *testing.T, url string, secrets []string, payload string) error {
 	t.Helper()
-	s, err := sender.New(sender.Config{URL: url, Node: "node-a", Secrets: secrets, Allow: []string{"127.0.0.0/8"}})
+	s, err := NewSink(SinkConfig{URL: url, Node: "node-a", Secrets: secrets, Allow: loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +50,14 @@ func deliver(t *testing.T, url string, secrets []string, payload string) error {
 func TestAReceiverGetsTheTaskThatANodeSends(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ has, signs []string }{
-		"one secret":             {[]string{secretA}, []string{secretA}},
-		"a new secret, sent too": {[]string{secretB}, []string{secretA, secretB}},
-		"an old secret as well":  {[]string{secretA, secretB}, []string{secretB}},
-		"unsigned":               {nil, nil},
+		"one secret":              {[]string{secretA}, []string{secretA}},
+		"a new secret, sent too":  {[]string{secretB}, []string{secretA, secretB}},
+		"an old secret as well":   {[]string{secretA, secretB}, []string{secretB}},
+		"a secret without whsec_": {[]string{strings.TrimPrefix(secretA, "whsec_")}, []string{secretA}},
+		"unsigned":                {nil, nil},
 	} {
-		var got webhook.Task
-		url := receive(t, webhook.Config{Secrets: c.has, Unsigned: c.has == nil}, func(_ context.Context, task webhook.Task) error {
+		var got Task
+		url := receive(t, Config{Secrets: c.has, Unsigned: c.has == nil}, func(_ context.Context, task Task) error {
 			got = task
 			return nil
 		})
@@ -75,7 +65,7 @@ func TestAReceiverGetsTheTaskThatANodeSends(t *testing.T) {
 		if err := deliver(t, url, c.signs, text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		want := webhook.Task{Key: fmt.Sprintf("%d.3", uint64(1<<40+7)), JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempt: 3, Payload: text, PayloadVersion: 2, Node: "node-a"}
+		want := Task{Key: fmt.Sprintf("%d.3", uint64(1<<40+7)), JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempt: 3, Payload: text, PayloadVersion: 2, Node: "node-a"}
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
@@ -105,7 +95,7 @@ func TestTheFunctionsErrorIsTheOutcome(t *testing.T) {
 		"rest":    {tired(5 * time.Second), tocsin.Retried, 5 * time.Second, "callback answered 503 Service Unavailable: tired"},
 		"other":   {errors.New("oops"), tocsin.Retried, -1, "callback answered 500 Internal Server Error: oops"},
 	} {
-		url := receive(t, webhook.Config{Secrets: []string{secretA}}, func(context.Context, webhook.Task) error { return c.err })
+		url := receive(t, Config{Secrets: []string{secretA}}, func(context.Context, Task) error { return c.err })
 		got := deliver(t, url, []string{secretA}, "x")
 		verb, in, reason := tocsin.AsOutcome(got)
 		var rests interface{ RestFor() time.Duration }
@@ -121,12 +111,12 @@ func TestTheFunctionsErrorIsTheOutcome(t *testing.T) {
 func TestARefusedCallbackReachesNoFunction(t *testing.T) {
 	t.Parallel()
 	var refusals []string
-	url := receive(t, webhook.Config{Secrets: []string{secretA}, MaxBody: 1000, Failed: func(_ context.Context, task webhook.Task, err error) {
-		if task != (webhook.Task{}) {
+	url := receive(t, Config{Secrets: []string{secretA}, MaxBody: 1000, Failed: func(_ context.Context, task Task, err error) {
+		if task != (Task{}) {
 			t.Errorf("%v: of %+v", err, task)
 		}
 		refusals = append(refusals, err.Error())
-	}}, func(context.Context, webhook.Task) error {
+	}}, func(context.Context, Task) error {
 		t.Error("the function was called")
 		return nil
 	})
@@ -150,7 +140,7 @@ func TestARefusedCallbackReachesNoFunction(t *testing.T) {
 
 func TestWhatIsNoCallbackIsRefused(t *testing.T) {
 	t.Parallel()
-	url := receive(t, webhook.Config{Unsigned: true}, func(context.Context, webhook.Task) error {
+	url := receive(t, Config{Unsigned: true}, func(context.Context, Task) error {
 		t.Error("the function was called")
 		return nil
 	})
@@ -186,7 +176,7 @@ func TestWhatIsNoCallbackIsRefused(t *testing.T) {
 func TestACallbackThatWasHandledIsNotHandledAgain(t *testing.T) {
 	t.Parallel()
 	calls, fail := 0, true
-	url := receive(t, webhook.Config{Secrets: []string{secretA}, Done: webhook.NewMemory(1)}, func(context.Context, webhook.Task) error {
+	url := receive(t, Config{Secrets: []string{secretA}, Done: NewMemory(1)}, func(context.Context, Task) error {
 		if calls++; fail {
 			return errors.New("not yet")
 		}
@@ -221,8 +211,8 @@ func TestADoneThatFails(t *testing.T) {
 		"after it":            {broken{put: away}, 1, ""},
 	} {
 		calls, told := 0, []error(nil)
-		url := receive(t, webhook.Config{Secrets: []string{secretA}, Done: c.done, Failed: func(_ context.Context, _ webhook.Task, err error) { told = append(told, err) }},
-			func(context.Context, webhook.Task) error { calls++; return nil })
+		url := receive(t, Config{Secrets: []string{secretA}, Done: c.done, Failed: func(_ context.Context, _ Task, err error) { told = append(told, err) }},
+			func(context.Context, Task) error { calls++; return nil })
 		err := deliver(t, url, []string{secretA}, "x")
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || calls != c.calls || len(told) != 1 || !errors.Is(told[0], away) {
 			t.Errorf("%s: %v, %d calls, told %v", name, err, calls, told)
@@ -232,7 +222,7 @@ func TestADoneThatFails(t *testing.T) {
 
 func TestMemoryKeepsTheLastKeys(t *testing.T) {
 	t.Parallel()
-	m := webhook.NewMemory(3)
+	m := NewMemory(3)
 	var g sync.WaitGroup
 	for range 4 {
 		g.Go(func() {
@@ -255,19 +245,19 @@ func TestMemoryKeepsTheLastKeys(t *testing.T) {
 
 func TestAReceiverNeedsSecretsAndAFunction(t *testing.T) {
 	t.Parallel()
-	handle := func(context.Context, webhook.Task) error { return nil }
+	handle := func(context.Context, Task) error { return nil }
 	for name, c := range map[string]struct {
-		cfg    webhook.Config
-		handle func(context.Context, webhook.Task) error
+		cfg    Config
+		handle func(context.Context, Task) error
 		want   string
 	}{
-		"nothing":      {webhook.Config{}, handle, "no secrets: set Secrets to those of the biz type's webhook, or Unsigned"},
-		"both":         {webhook.Config{Secrets: []string{secretA}, Unsigned: true}, handle, "exclude each other"},
-		"no function":  {webhook.Config{Unsigned: true}, nil, "the function is nil"},
-		"not base64":   {webhook.Config{Secrets: []string{secretA, "hunter 2"}}, handle, "webhook: secret 2: want whsec_ and base64"},
-		"empty secret": {webhook.Config{Secrets: []string{""}}, handle, "webhook: secret 1: its key has 0 bytes"},
+		"nothing":      {Config{}, handle, "no secrets: set Secrets to those of the biz type's webhook, or Unsigned"},
+		"both":         {Config{Secrets: []string{secretA}, Unsigned: true}, handle, "exclude each other"},
+		"no function":  {Config{Unsigned: true}, nil, "the function is nil"},
+		"not base64":   {Config{Secrets: []string{secretA, "hunter 2"}}, handle, "webhook: secret 2: want whsec_ and base64"},
+		"empty secret": {Config{Secrets: []string{""}}, handle, "webhook: secret 1: its key has 0 bytes"},
 	} {
-		if _, err := webhook.New(c.cfg, c.handle); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter") {
+		if _, err := New(c.cfg, c.handle); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -278,7 +268,7 @@ func TestACopyOfACallbackIsRefused(t *testing.T) {
 	t.Parallel()
 	var handled atomic.Int32
 	entered, leave := make(chan struct{}), make(chan struct{})
-	r, err := webhook.New(webhook.Config{Secrets: []string{secretA}}, func(context.Context, webhook.Task) error {
+	r, err := New(Config{Secrets: []string{secretA}}, func(context.Context, Task) error {
 		handled.Add(1)
 		entered <- struct{}{}
 		<-leave
@@ -327,7 +317,7 @@ func TestACopyOfACallbackIsRefused(t *testing.T) {
 // TestCopiesAreForgottenWithTheirSignatures: what is remembered is bounded by time.
 func TestCopiesAreForgottenWithTheirSignatures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seen := webhook.NewRecent()
+		seen := &recent{ids: make(map[int64]map[string]bool)}
 		add := func(id string) bool {
 			isNew, err := seen.Add(t.Context(), id, time.Now().Add(5*time.Minute))
 			if err != nil {
@@ -347,7 +337,11 @@ func TestCopiesAreForgottenWithTheirSignatures(t *testing.T) {
 			time.Sleep(time.Minute)
 			add("c")
 		}
-		if n := seen.Len(); n > 8 {
+		n := 0
+		for _, ids := range seen.ids {
+			n += len(ids)
+		}
+		if n > 8 {
 			t.Errorf("%d ids are kept of the last six minutes, one a minute", n)
 		}
 	})

@@ -14,8 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/sink/sinktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,17 +26,17 @@ const (
 )
 
 // post delivers one task to a receiver and gives the error.
-func post(t *testing.T, receiver http.HandlerFunc, cfg Config) error {
+func post(t *testing.T, receiver http.HandlerFunc, cfg SinkConfig) error {
 	t.Helper()
-	return newSink(t, receiver, cfg).Deliver(t.Context(), []tocsin.Info{sinktest.Task(1)})[0]
+	return newSink(t, receiver, cfg).Deliver(t.Context(), []tocsin.Info{nth(1)})[0]
 }
 
-func newSink(t *testing.T, receiver http.HandlerFunc, cfg Config) *Sink {
+func newSink(t *testing.T, receiver http.HandlerFunc, cfg SinkConfig) *Sink {
 	t.Helper()
 	server := httptest.NewServer(receiver)
 	t.Cleanup(server.Close)
 	cfg.URL = server.URL + "/hook"
-	s, err := New(cfg)
+	s, err := NewSink(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,16 +45,12 @@ func newSink(t *testing.T, receiver http.HandlerFunc, cfg Config) *Sink {
 }
 
 func TestConformance(t *testing.T) {
-	sinktest.Run(t,
-		func(t *testing.T) sinktest.Sink {
-			return newSink(t, func(http.ResponseWriter, *http.Request) {}, Config{Allow: loopback})
-		},
-		func(t *testing.T) sinktest.Sink {
-			return newSink(t, func(_ http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the client has gone
-				<-r.Context().Done()
-			}, Config{Allow: loopback})
-		})
+	conforms(t,
+		newSink(t, func(http.ResponseWriter, *http.Request) {}, SinkConfig{Allow: loopback}),
+		newSink(t, func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the client has gone
+			<-r.Context().Done()
+		}, SinkConfig{Allow: loopback}))
 }
 
 func TestAnswers(t *testing.T) {
@@ -104,7 +98,7 @@ func TestBodyAndSignatures(t *testing.T) {
 		header = r.Header
 		body, _ = io.ReadAll(r.Body)
 	}
-	if err := post(t, receiver, Config{Allow: loopback, Secrets: []string{secretA, secretB}}); err != nil {
+	if err := post(t, receiver, SinkConfig{Allow: loopback, Secrets: []string{secretA, secretB}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, secret := range []string{secretA, secretB} {
@@ -116,7 +110,7 @@ func TestBodyAndSignatures(t *testing.T) {
 			t.Errorf("secret %s: %v", secret, err)
 		}
 	}
-	if got, want := header.Get("webhook-id"), sinktest.Task(1).Key(); got != want {
+	if got, want := header.Get("webhook-id"), nth(1).Key(); got != want {
 		t.Errorf("webhook-id %q, want %q", got, want)
 	}
 	wantBody(t, body)
@@ -150,7 +144,7 @@ func TestUnsignedWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	signed := true
 	receiver := func(_ http.ResponseWriter, r *http.Request) { _, signed = r.Header["Webhook-Signature"] }
-	if err := post(t, receiver, Config{Allow: loopback}); err != nil || signed {
+	if err := post(t, receiver, SinkConfig{Allow: loopback}); err != nil || signed {
 		t.Errorf("signed %t, %v", signed, err)
 	}
 }
@@ -158,7 +152,7 @@ func TestUnsignedWithoutSecrets(t *testing.T) {
 func TestPrivateAddressesAreRefusedUnlessAllowed(t *testing.T) {
 	t.Parallel()
 	called := false
-	err := post(t, func(http.ResponseWriter, *http.Request) { called = true }, Config{Allow: []string{"10.0.0.0/8"}})
+	err := post(t, func(http.ResponseWriter, *http.Request) { called = true }, SinkConfig{Allow: []string{"10.0.0.0/8"}})
 	if err == nil || called || !strings.Contains(err.Error(), "prohibited") {
 		t.Errorf("called %t, %v", called, err)
 	}
@@ -171,7 +165,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			t.Error("followed")
 		}
 		http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
-	}, Config{Allow: loopback})
+	}, SinkConfig{Allow: loopback})
 	if err == nil || !strings.Contains(err.Error(), "answered 307") {
 		t.Errorf("got %v", err)
 	}
@@ -185,7 +179,7 @@ func TestAnEndlessAnswerDoesNotHoldTheSlot(t *testing.T) {
 				return
 			}
 		}
-	}, Config{Allow: loopback})
+	}, SinkConfig{Allow: loopback})
 	if err != nil {
 		t.Error(err)
 	}
@@ -193,11 +187,11 @@ func TestAnEndlessAnswerDoesNotHoldTheSlot(t *testing.T) {
 
 func TestTransportErrorsRetry(t *testing.T) {
 	t.Parallel()
-	s, err := New(Config{URL: "http://127.0.0.1:1/hook?token=secret", Allow: loopback})
+	s, err := NewSink(SinkConfig{URL: "http://127.0.0.1:1/hook?token=secret", Allow: loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
-	verb, in, reason := tocsin.AsOutcome(s.Deliver(context.Background(), []tocsin.Info{sinktest.Task(1)})[0])
+	verb, in, reason := tocsin.AsOutcome(s.Deliver(context.Background(), []tocsin.Info{nth(1)})[0])
 	if verb != tocsin.Retried || in != -1 || strings.Contains(reason, "token") {
 		t.Errorf("verb %d in %s, %q", verb, in, reason)
 	}
@@ -206,21 +200,21 @@ func TestTransportErrorsRetry(t *testing.T) {
 func TestBadConfigs(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		cfg  Config
+		cfg  SinkConfig
 		want string
 	}{
-		"no URL":            {Config{}, "webhook: want an absolute http or https URL"},
-		"another scheme":    {Config{URL: "ftp://host/x"}, "webhook: want an absolute http or https URL"},
-		"three secrets":     {Config{URL: "http://h", Secrets: []string{secretA, secretB, secretA}}, "webhook: 3 secrets, more than 2"},
-		"whsec_ alone":      {Config{URL: "http://h", Secrets: []string{secretA, "whsec_"}}, "webhook secret 2: its key has 0 bytes, fewer than 24: make one with `openssl rand -base64 32`, and put whsec_ before it"},
-		"a short secret":    {Config{URL: "http://h", Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaQ="}}, "webhook secret 1: its key has 23 bytes, fewer than 24: make one with `openssl rand -base64 32`, and put whsec_ before it"},
-		"a secret in plain": {Config{URL: "http://h", Secrets: []string{"hush hush"}}, "webhook secret 1: want whsec_ and base64"},
-		"not a CIDR":        {Config{URL: "http://h", Allow: []string{"10.0.0.1"}}, `webhook: allowed network "10.0.0.1": want a CIDR such as 10.0.0.0/8`},
+		"no URL":            {SinkConfig{}, "webhook: want an absolute http or https URL"},
+		"another scheme":    {SinkConfig{URL: "ftp://host/x"}, "webhook: want an absolute http or https URL"},
+		"three secrets":     {SinkConfig{URL: "http://h", Secrets: []string{secretA, secretB, secretA}}, "webhook: 3 secrets, more than 2"},
+		"whsec_ alone":      {SinkConfig{URL: "http://h", Secrets: []string{secretA, "whsec_"}}, "webhook secret 2: its key has 0 bytes, fewer than 24: make one with `openssl rand -base64 32`, and put whsec_ before it"},
+		"a short secret":    {SinkConfig{URL: "http://h", Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaQ="}}, "webhook secret 1: its key has 23 bytes, fewer than 24: make one with `openssl rand -base64 32`, and put whsec_ before it"},
+		"a secret in plain": {SinkConfig{URL: "http://h", Secrets: []string{"hush hush"}}, "webhook secret 1: want whsec_ and base64"},
+		"not a CIDR":        {SinkConfig{URL: "http://h", Allow: []string{"10.0.0.1"}}, `webhook: allowed network "10.0.0.1": want a CIDR such as 10.0.0.0/8`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := New(c.cfg); err == nil || err.Error() != c.want {
+			if _, err := NewSink(c.cfg); err == nil || err.Error() != c.want {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -229,7 +223,7 @@ func TestBadConfigs(t *testing.T) {
 
 func TestFromPolicyNamesAMissingSecret(t *testing.T) {
 	t.Parallel()
-	p := biztype.Policy{Name: "order.close", Webhook: &biztype.Webhook{URL: "http://h", Secrets: []string{"HOOK_A", "HOOK_B"}}}
+	p := tocsin.Policy{Name: "order.close", Webhook: &tocsin.Webhook{URL: "http://h", Secrets: []string{"HOOK_A", "HOOK_B"}}}
 	env := map[string]string{"HOOK_A": secretA}
 	secrets := Secrets{Getenv: func(name string) string { return env[name] }}
 	_, err := FromPolicy(p, "node-1", secrets.Value)
@@ -255,7 +249,7 @@ func FuzzRetryAfter(f *testing.F) {
 
 func TestAPolicyWithoutWebhookIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := FromPolicy(biztype.Policy{Name: "order.close"}, "", nil); err == nil || !strings.Contains(err.Error(), "order.close") {
+	if _, err := FromPolicy(tocsin.Policy{Name: "order.close"}, "", nil); err == nil || !strings.Contains(err.Error(), "order.close") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -269,7 +263,7 @@ func TestTheStatusOfASlowAnswerCountsAtOnce(t *testing.T) {
 			w.WriteHeader(status)
 			w.(http.Flusher).Flush()
 			<-r.Context().Done() // the rest never comes
-		}, Config{Allow: loopback})
+		}, SinkConfig{Allow: loopback})
 		if verb, _, _ := tocsin.AsOutcome(err); verb != want {
 			t.Errorf("%d: %s, want %s (%v)", status, verb, want, err)
 		}

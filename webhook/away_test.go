@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/sink/sinktest"
 )
 
 // notReached is what the dispatcher asks an error.
@@ -67,14 +66,14 @@ func TestACallbackTellsWhetherItReachedItsReceiver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := New(Config{URL: c.url, Allow: c.allow, Timeout: 10 * time.Second})
+			s, err := NewSink(SinkConfig{URL: c.url, Allow: c.allow, Timeout: 10 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			err = s.Deliver(ctx, []tocsin.Info{sinktest.Task(1)})[0]
+			err = s.Deliver(ctx, []tocsin.Info{nth(1)})[0]
 			if err == nil || notReached(err) != c.want {
 				t.Errorf("it did not reach the receiver: %v, by %v", notReached(err), err)
 			}
@@ -99,12 +98,12 @@ func TestARequestOnAKeptConnectionThatBreaksMayHaveArrived(t *testing.T) {
 		}
 		last = true
 	}))
-	s, err := New(Config{URL: receiver.URL, Allow: loopback})
+	s, err := NewSink(SinkConfig{URL: receiver.URL, Allow: loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	deliver := func() error { return s.Deliver(t.Context(), []tocsin.Info{sinktest.Task(1)})[0] }
+	deliver := func() error { return s.Deliver(t.Context(), []tocsin.Info{nth(1)})[0] }
 	if err := deliver(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,12 +121,12 @@ func TestACallbackThatIsCalledOffSaysNothingOfItsReceiver(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	address := listen(t, func(net.Conn) { cancel() }) // in the handshake
-	s, err := New(Config{URL: "https://" + address, Allow: loopback})
+	s, err := NewSink(SinkConfig{URL: "https://" + address, Allow: loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Deliver(ctx, []tocsin.Info{sinktest.Task(1)})[0]; !errors.Is(err, context.Canceled) || notReached(err) {
+	if err := s.Deliver(ctx, []tocsin.Info{nth(1)})[0]; !errors.Is(err, context.Canceled) || notReached(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -153,7 +152,7 @@ func TestAReceiverTellsHowLongItWantsToRest(t *testing.T) {
 					w.Header().Set("Retry-After", c.after)
 				}
 				w.WriteHeader(c.status)
-			}, Config{Allow: loopback})
+			}, SinkConfig{Allow: loopback})
 			var told interface{ RestFor() time.Duration }
 			if !errors.As(err, &told) || told.RestFor() != c.want {
 				t.Errorf("got %v, want %s", err, c.want)

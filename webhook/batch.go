@@ -13,17 +13,9 @@ import (
 )
 
 const (
-	batchCap = 1 << 20 // bytes of the body of a batch, and of its answer; package webhook takes as much by default
-	frame    = 512     // bytes; more than what stands around the tasks in a body
+	batchCap = DefaultMaxBody // bytes of the body of a batch, and of its answer
+	frame    = 512            // bytes; more than what stands around the tasks in a body
 )
-
-// result is what the receiver of a batch says of one task.
-type result struct {
-	Key        string   `json:"key"`
-	Result     string   `json:"result"`
-	RetryAfter *float64 `json:"retry_after"` // seconds
-	Text       string   `json:"text"`        // what the answer of one task has as its body
-}
 
 // postBatches posts the tasks in as few requests as their size allows, one after another, and fills in an error for each.
 func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []error) {
@@ -57,7 +49,7 @@ func (s *Sink) postBatch(ctx context.Context, tasks []tocsin.Info, at []int, all
 	now := time.Now()
 	var answer *http.Response
 	var text []byte
-	b, err := encode(body{Type: tasks[at[0]].BizType, Timestamp: now.UTC().Format(millis), Data: all})
+	b, err := encode(body{Type: tasks[at[0]].BizType, Timestamp: instant(now), Data: all})
 	if err == nil {
 		answer, text, err = s.exchange(ctx, "batch_"+rand.Text(), b, nil, now)
 	}

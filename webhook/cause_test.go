@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/sink/sinktest"
 )
 
 // Failures tell their cause, also from behind a Bury or a RetryIn.
@@ -33,7 +32,7 @@ func TestFailuresTellTheirCause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := post(t, c.receiver, Config{Allow: c.allow})
+			err := post(t, c.receiver, SinkConfig{Allow: c.allow})
 			var told interface{ FailureCause() string }
 			if !errors.As(err, &told) || told.FailureCause() != c.want {
 				t.Errorf("got %v (%T), want the cause %s", err, err, c.want)
@@ -48,10 +47,10 @@ func TestACallbackOverItsTimeoutIsDeadlineExceeded(t *testing.T) {
 	s := newSink(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // only then does the server see that the connection is gone
 		<-r.Context().Done()
-	}, Config{Allow: loopback})
+	}, SinkConfig{Allow: loopback})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // enough to connect
 	defer cancel()
-	if err := s.Deliver(ctx, []tocsin.Info{sinktest.Task(1)})[0]; !errors.Is(err, context.DeadlineExceeded) || err.Error() != "callback: no answer in time" {
+	if err := s.Deliver(ctx, []tocsin.Info{nth(1)})[0]; !errors.Is(err, context.DeadlineExceeded) || err.Error() != "callback: no answer in time" {
 		t.Errorf("got %v", err)
 	}
 }
