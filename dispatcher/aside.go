@@ -3,11 +3,12 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -15,8 +16,7 @@ import (
 // together, never in a batch with other outcomes, which they would make fail.
 type part struct {
 	results []result // taken over by the settler that tries it, while one does
-	locked  bool     // another transaction held a row, or the table
-	apart   bool     // the last try of all failed: the next one goes row by row
+	err     error    // of the last try
 	tries   int
 
 	// Guarded by settler.mu.
@@ -30,12 +30,12 @@ func asideFor(tries int) time.Duration {
 	return min(time.Second<<min(tries-1, 6), time.Minute)
 }
 
+// locked reports whether another transaction held a row, or the table.
+func (p *part) locked() bool { return mysql.ClassOf(p.err) == mysql.Contended }
+
 // wait returns how long the part is left alone. A lock may go at any moment.
 func (p *part) wait() time.Duration {
-	switch {
-	case p.apart:
-		return 0
-	case p.locked:
+	if p.locked() {
 		return avoidFor
 	}
 	return asideFor(p.tries)
@@ -43,12 +43,7 @@ func (p *part) wait() time.Duration {
 
 // setAside keeps results of one table that the database refused.
 func (st *settler) setAside(results []result, err error) {
-	locked := mysql.ClassOf(err) == mysql.Contended
-	p := &part{results: slices.Clone(results), locked: locked, apart: locked && len(results) > 1, tries: 1}
-	if locked {
-		st.server.avoid(results[0].table())
-		rand.Shuffle(len(p.results), func(i, j int) { p.results[i], p.results[j] = p.results[j], p.results[i] })
-	}
+	p := &part{results: slices.Clone(results), err: err, tries: 1}
 	st.mu.Lock()
 	st.schedule(p)
 	st.aside = append(st.aside, p)
@@ -68,7 +63,7 @@ func (st *settler) tellAside(results []result, err error) {
 // more. Called under st.mu.
 func (st *settler) schedule(p *part) {
 	p.at = time.Now().Add(p.wait())
-	if st.closing && p.locked {
+	if st.closing && p.locked() {
 		p.at = time.Now()
 	}
 }
@@ -137,20 +132,65 @@ func (st *settler) nextAside() *part {
 	return p
 }
 
-// tryAside tries a part: all together, then row by row if a single row may be the
-// culprit.
-func (st *settler) tryAside(ctx context.Context, p *part) {
-	before := len(p.results)
-	left, err := p.results, error(nil)
-	if !p.apart && (before == 1 || !slices.ContainsFunc(left, result.byRuns)) {
-		if err = st.settleAll(ctx, left); err == nil {
-			left = nil
+// held divides results that met a lock into those that other transactions hold and the others. Only a table that is locked as a whole
+// costs a lock wait: its rows are not loaded for a while, and whole has its error.
+func (st *settler) held(ctx context.Context, results []result) (held, free []result, whole map[int]error) {
+	ids := make([]tocsin.JobID, len(results))
+	for i, r := range results {
+		ids[i] = r.row.JobID
+	}
+	locks, err := st.server.d.cfg.Store.Locked(ctx, st.server.index, ids)
+	if err != nil {
+		return nil, results, nil // the next write tells what is wrong
+	}
+	for table := range locks.Tables {
+		st.server.avoid(table)
+	}
+	for _, r := range results {
+		if locks.Rows[r.row.JobID] || locks.Tables[r.table()] != nil {
+			held = append(held, r)
+		} else {
+			free = append(free, r)
 		}
 	}
-	if before > 1 && (p.apart || err == nil && left != nil || ofOneRow(err)) {
-		left, err = st.oneByOne(ctx, left)
+	return held, free, locks.Tables
+}
+
+// tryAside tries a part: all that nobody else holds together, then row by row if a single row may be the culprit.
+func (st *settler) tryAside(ctx context.Context, p *part) {
+	before, whole, err := len(p.results), error(nil), p.err
+	held, left := []result(nil), p.results
+	if p.locked() {
+		var tables map[int]error
+		held, left, tables = st.held(ctx, p.results)
+		if whole = tables[p.results[0].table()]; whole != nil {
+			err = whole
+		}
 	}
-	st.keepAside(p, left, err, before)
+	if len(left) > 0 {
+		var e error
+		if left, e = st.tryTogether(ctx, left); e != nil {
+			err = e
+		}
+	}
+	left = append(left, held...)
+	if _, closing := st.backlog(); closing && len(left) == before {
+		_ = wait.For(ctx, probeLook) // the next try follows at once
+	}
+	st.keepAside(p, left, err, whole != nil)
+}
+
+// tryTogether stores results of one table, and returns those that are left, with the last error.
+func (st *settler) tryTogether(ctx context.Context, results []result) (left []result, err error) {
+	if len(results) == 1 || !slices.ContainsFunc(results, result.byRuns) {
+		if err = st.settleAll(ctx, results); err == nil {
+			return nil, nil
+		}
+		if len(results) == 1 || !ofOneRow(err) {
+			return results, err
+		}
+	}
+	return st.oneByOne(ctx, results)
 }
 
 // ofOneRow reports whether a fault may be that of one row alone. A database that must
@@ -166,39 +206,34 @@ func ofOneRow(err error) bool {
 	return false
 }
 
-// oneByOne stores results of one table each on its own. It returns those that are
-// locked, with the last error; a row that is refused is set aside on its own. Each
-// locked row costs a lock wait. So after lockedAtFirst of them with no success (the
-// whole table may be locked), or after lockedAtAll, oneByOne stops, and the untried
-// rest comes first in the next try. The results are in no particular order, so a
-// range of locked rows does not hide the others.
+// oneByOne stores results of one table each on its own. It returns those that met a
+// lock, with the last error; a row that is refused is set aside on its own. Each lock
+// costs a wait. So after lockedAtOnce of them oneByOne stops, and the untried rest
+// comes first in the next try.
 func (st *settler) oneByOne(ctx context.Context, results []result) (left []result, err error) {
-	most := lockedAtFirst
 	for i := range results {
 		e := st.settleAll(ctx, results[i:i+1])
 		switch {
 		case e == nil:
-			most = lockedAtAll
 			continue
 		case ctx.Err() == nil && mysql.ClassOf(e) != mysql.Contended:
 			st.setAside(results[i:i+1], e)
 			continue
 		}
 		left, err = append(left, results[i]), e
-		if len(left) == most || ctx.Err() != nil {
+		if len(left) == lockedAtOnce || ctx.Err() != nil {
 			return append(slices.Clone(results[i+1:]), left...), err
 		}
 	}
 	return left, err
 }
 
-// keepAside records what is left of a part after a try.
-func (st *settler) keepAside(p *part, left []result, err error, before int) {
+// keepAside records what is left of a part after a try. shut says that its table is locked as a whole.
+func (st *settler) keepAside(p *part, left []result, err error, shut bool) {
 	st.mu.Lock()
 	st.trying--
-	p.trying, p.apart = false, false
-	p.locked = mysql.ClassOf(err) == mysql.Contended
-	st.shutTable(p, p.locked && len(left) == before && before > 1)
+	p.trying, p.err = false, err
+	st.shutTable(p, shut)
 	if p.results = left; len(left) == 0 {
 		st.aside = slices.DeleteFunc(st.aside, func(other *part) bool { return other == p })
 	} else {
@@ -212,8 +247,8 @@ func (st *settler) keepAside(p *part, left []result, err error, before int) {
 	}
 }
 
-// shutTable notes whether the table of a part is locked, that is, no row could be
-// stored. While it is, new outcomes of the table join the part. Called under st.mu.
+// shutTable notes whether the table of a part is locked as a whole. While it is, new
+// outcomes of the table join the part. Called under st.mu.
 func (st *settler) shutTable(p *part, shut bool) {
 	table := p.results[0].table()
 	switch other := st.shut[table]; {

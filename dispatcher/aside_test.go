@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type sick struct {
 
 	mu      sync.Mutex
 	locked  func(tocsin.JobID) bool
+	shut    int // a table that is locked as a whole; 0: none
 	refused func(tocsin.JobID) bool
 	calls   [][]tocsin.JobID // that failed
 }
@@ -40,6 +42,22 @@ func (s *sick) Settle(ctx context.Context, server int, outcomes []store.Outcome)
 		return nil, errors.New("refused")
 	}
 	return s.memory.Settle(ctx, server, outcomes)
+}
+
+func (s *sick) Locked(_ context.Context, _ int, ids []tocsin.JobID) (store.Locks, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	locks := store.Locks{Rows: map[tocsin.JobID]bool{}, Tables: map[int]error{}}
+	for _, id := range ids {
+		switch {
+		case s.locked == nil || !s.locked(id):
+		case id.Table() == s.shut:
+			locks.Tables[s.shut] = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
+		default:
+			locks.Rows[id] = true
+		}
+	}
+	return locks, nil
 }
 
 func some(ids []tocsin.JobID, is func(tocsin.JobID) bool) bool {
@@ -178,10 +196,58 @@ func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
 	}
 }
 
+// Rows that a user holds in every table delay no other task: neither its start nor its outcome.
+func TestLockedRowsOfEveryTableDelayNoOtherTask(t *testing.T) {
+	var late atomic.Int64
+	p := policy("order.close", 1)
+	var s *sick
+	inBubbleWith(t, p, handler(func(_ context.Context, task tocsin.Info) error {
+		late.Store(max(late.Load(), int64(time.Since(task.ActionTime))))
+		return nil
+	}), func(c *Config) {
+		s = &sick{memory: c.Store.(*memory)}
+		c.Store = s
+	}, func(r *rig) {
+		locked := make(map[tocsin.JobID]bool)
+		for i := range 60 {
+			locked[r.insert(i%rigTables, 1, 0)] = true
+		}
+		s.set(func(id tocsin.JobID) bool { return locked[id] }, nil)
+		for id := range locked {
+			r.offer(id)
+		}
+		pass(5 * time.Second)
+		late.Store(0)
+		s.failed()
+		for range 20 {
+			var ids []tocsin.JobID
+			for i := range 50 {
+				ids = append(ids, r.add(i%rigTables, 1, 0))
+			}
+			pass(500 * time.Millisecond)
+			if n := r.undone(ids); n > 0 {
+				t.Fatalf("%d outcomes are not stored half a second later", n)
+			}
+		}
+		if got := time.Duration(late.Load()); got > 50*time.Millisecond {
+			t.Errorf("a task began %s late", got)
+		}
+		if n := len(s.failed()); n > 0 {
+			t.Errorf("%d writes have waited for a lock of which it was known that it is held", n)
+		}
+		s.set(nil, nil)
+		pass(5 * time.Second)
+		if st := r.Stats(); st.Unsettled != 0 {
+			t.Errorf("after the locks are gone: %+v", st)
+		}
+	})
+}
+
 // While a table is locked, its outcomes wait apart, later ones included: batches of
 // other tables do not wait for its lock.
 func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
 	withSick(t, func(r *rig, s *sick) {
+		s.shut = 1
 		s.set(func(id tocsin.JobID) bool { return id.Table() == 1 }, nil)
 		var shut, others []tocsin.JobID
 		for range 5 {

@@ -73,8 +73,7 @@ const (
 	clockRecheck  = 100 * time.Millisecond
 	hardStop      = 5 * time.Second           // for settling after the drain time-out
 	maxPutOff     = 10 * 365 * 24 * time.Hour // until the next attempt, whatever the handler says
-	lockedAtFirst = 2                         // rows of a table found locked, and none unlocked, until the whole table is suspected
-	lockedAtAll   = 5                         // rows found locked in one try of a table's outcomes
+	lockedAtOnce  = 2                         // locks met one by one in one try of a table's outcomes
 	maxProbes     = loaders / 2               // rows of locked tables that are tried at once
 )
 
@@ -106,6 +105,7 @@ type Store interface {
 	Prolong(ctx context.Context, server int, claims []store.Prolonged) error
 	Turns(ctx context.Context, q store.TurnQuery) (map[store.Key]store.Turn, error)
 	Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error) // one fate for each outcome
+	Locked(ctx context.Context, server int, ids []tocsin.JobID) (store.Locks, error)
 }
 
 // Delivery describes an attempt that ended, for Config.Observe.

@@ -41,7 +41,7 @@
 //	                              next attempt waits for that, at most one more time-out
 //	settle fails                  outcomes wait and are sent again; the server's lanes load no more when too many wait
 //	settle fails for one row      the row is set aside and retried at growing intervals
-//	settle meets a lock           the table's outcomes are set aside and retried row by row, by half of the settlers
+//	settle meets a lock           the rows that others hold are set aside, and stored once nobody holds them, by half of the settlers
 //	the row changed meanwhile     a fate, counted by its cause; a delivery that takes longer than a second is told: its context
 //	                              ends when its task was cancelled or rescheduled, of a batch all tasks
 //	the row's payload is newer    left alone for a program that reads it: see Newer

@@ -217,6 +217,14 @@ func (l *lockedForWrites) Settle(ctx context.Context, server int, outcomes []sto
 	return l.memory.Settle(ctx, server, outcomes)
 }
 
+func (l *lockedForWrites) Locked(_ context.Context, _ int, ids []tocsin.JobID) (store.Locks, error) {
+	locks := store.Locks{Rows: map[tocsin.JobID]bool{}}
+	for _, id := range ids {
+		locks.Rows[id] = time.Now().Before(l.until)
+	}
+	return locks, nil
+}
+
 func TestTheEndOfRunWaitsForALock(t *testing.T) {
 	adapt := func(c *Config) { c.Store = &lockedForWrites{c.Store.(*memory), time.Now().Add(5 * time.Second)} }
 	inBubbleWith(t, policy("order.close", 1), handler(succeeds), adapt, func(r *rig) {

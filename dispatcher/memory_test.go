@@ -237,6 +237,10 @@ func (m *memory) Settle(_ context.Context, _ int, outcomes []store.Outcome) ([]s
 	return fates, nil
 }
 
+func (m *memory) Locked(context.Context, int, []tocsin.JobID) (store.Locks, error) {
+	return store.Locks{}, nil
+}
+
 func (m *memory) settle(o store.Outcome) store.Fate {
 	row := m.rows[o.JobID]
 	want := tocsin.Pending

@@ -150,9 +150,8 @@ func (st *settler) cut() []result {
 	return batch
 }
 
-// settle stores a batch. A fault of a table or a row splits the batch until only the
-// culprit is left, which is set aside. A table with a locked row is set aside as a
-// whole, since the search for the row costs one lock wait per try.
+// settle stores a batch. Rows that other transactions hold are set aside. Another fault of a table or a row splits the batch until
+// only the culprit is left, which is set aside.
 func (st *settler) settle(ctx context.Context, batch []result) {
 	if len(batch) == 0 {
 		return
@@ -172,6 +171,16 @@ func (st *settler) settle(ctx context.Context, batch []result) {
 	slices.SortFunc(batch, func(a, b result) int {
 		return cmp.Or(cmp.Compare(a.table(), b.table()), cmp.Compare(a.row.JobID, b.row.JobID))
 	})
+	if len(batch) > 1 && mysql.ClassOf(err) == mysql.Contended {
+		held, free, _ := st.held(ctx, batch)
+		if len(held) > 0 {
+			for _, part := range byTable(held) {
+				st.setAside(part, err)
+			}
+			st.settle(ctx, free)
+			return
+		}
+	}
 	switch {
 	case batch[0].table() != batch[len(batch)-1].table():
 		for _, part := range byTable(batch) {
