@@ -14,13 +14,13 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // Config describes an API. The limits must be set: config.APILimits has their defaults and bounds.
 type Config struct {
 	Tables  tocsin.Config
-	Cluster cluster.View        // of the same cluster
+	Cluster operator.View       // of the same cluster
 	Tokens  func() apitoken.Set // the present ones; nil: none are wanted, and callers of this host may do everything
 	Origins []string            // of web pages that may call; none: no page may
 	Body    int64               // bytes of a request's body at most

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // cluster registers the operations that show nodes and tables. They are of all biz types at once, so a token for some of
@@ -87,7 +87,7 @@ func unasked(err error) error {
 	return &failure{problem(http.StatusServiceUnavailable, "unavailable", "etcd or the databases can't be asked now: repeat the request later; the node's log has the cause").after(retrySoon), err}
 }
 
-func groupOf(g cluster.Group) NodeGroup {
+func groupOf(g operator.Group) NodeGroup {
 	out := NodeGroup{Group: g.Group, Nodes: []Node{}}
 	for _, n := range g.Nodes {
 		out.Nodes = append(out.Nodes, nodeOf(n))
@@ -132,7 +132,7 @@ type Tables struct {
 }
 
 func (a *API) listTables(ctx context.Context, c *call, in *tablesQuery) (*body[Tables], error) {
-	groups, err := widely(a, func() ([]cluster.Tables, error) { return a.cfg.Cluster.Tables(ctx, in.Group, in.Counts) })
+	groups, err := widely(a, func() ([]operator.Tables, error) { return a.cfg.Cluster.Owned(ctx, in.Group, in.Counts) })
 	if err != nil && groups == nil {
 		return nil, unasked(err)
 	}

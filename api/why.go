@@ -8,7 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
-	"github.com/tocsinhq/tocsin/internal/why"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // why registers the operation that explains a task.
@@ -45,7 +45,7 @@ func (a *API) explainTask(ctx context.Context, c *call, in *byID) (*body[Explana
 	}
 	answer, err := a.cfg.Cluster.Why(ctx, id, nil, c.filter())
 	switch {
-	case errors.Is(err, tocsin.ErrNotFound), err == nil && answer.State == why.Gone:
+	case errors.Is(err, tocsin.ErrNotFound), err == nil && answer.State == operator.StateGone:
 		return nil, noTask(id)
 	case err != nil:
 		return nil, err

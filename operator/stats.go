@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -102,7 +101,9 @@ func (o *Operator) statsOf(ctx context.Context, server int, progress func(int), 
 		counts, failed := count(ctx, server, tables)
 		errs = append(errs, failed)
 		for _, c := range counts {
-			into(sums, c.Type).add(o.statsIn(server, c))
+			into(sums, c.Type).add(Stats{
+				Pending: c.Pending, Claimed: c.Claimed, Done: c.Done, Cancelled: c.Cancelled, Dead: c.Dead, Overdue: overdue(c, o.tables.Now(server)),
+			})
 		}
 		if progress != nil {
 			progress(len(tables))
@@ -110,16 +111,6 @@ func (o *Operator) statsOf(ctx context.Context, server int, progress func(int), 
 		return nil
 	})
 	return sums, store.Join(append(errs, err)...)
-}
-
-// statsIn is what one table holds.
-func (o *Operator) statsIn(server int, c store.Count) Stats {
-	s := Stats{Pending: c.Pending, Claimed: c.Claimed, Done: c.Done, Cancelled: c.Cancelled, Dead: c.Dead}
-	if c.Pending > 0 {
-		late := time.Duration(o.tables.Now(server)-c.Oldest) * time.Millisecond
-		s.Overdue = max(late, 0).Seconds()
-	}
-	return s
 }
 
 func into(sums map[uint64]*Stats, number uint64) *Stats {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,9 +15,9 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/ownership"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -64,18 +63,13 @@ func registryOf(ctx context.Context, file config.File) (*assign.Registry, error)
 	return assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, file.Tocsin().Layout.Total())
 }
 
-// registry opens the cluster's keys. They are the caller's to close.
-func (a *app) registry(ctx context.Context) (*assign.Registry, error) {
+// withRegistry runs one call with the cluster's keys, if nodes own tables.
+func (a *app) withRegistry(ctx context.Context, work func(*assign.Registry) error) error {
 	file, err := a.owners()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return registryOf(ctx, file)
-}
-
-// withRegistry runs one call.
-func (a *app) withRegistry(ctx context.Context, work func(*assign.Registry) error) error {
-	keys, err := a.registry(ctx)
+	keys, err := registryOf(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -298,7 +292,7 @@ func awaitDrained(ctx context.Context, keys *assign.Registry, d *drained, timeou
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("node %s still has %s after %s, %s, and drains on: what it has in hand there is not stored yet, see its log",
-				d.Node, plural(len(left), "table"), timeout, ranges(ownership.Ranges(left)))
+				d.Node, plural(len(left), "table"), timeout, ranges(operator.Ranges(left)))
 		}
 		if err := wait.For(ctx, drainEvery); err != nil {
 			return err
@@ -353,41 +347,4 @@ func (a *app) identity(ctx context.Context) (assign.Identity, error) {
 		return assign.Identity{}, err
 	}
 	return assign.NewIdentity(db.Identity(), cfg), db.Close()
-}
-
-// identityInEtcd returns the identity of the databases that answer, and an error if
-// etcd has bound the cluster to another.
-func (a *app) identityInEtcd(ctx context.Context) (own string, err error) {
-	cfg, err := a.cluster()
-	if err != nil {
-		return "", err
-	}
-	err = a.withIdentity(ctx, func(id string, keys *assign.Registry) error {
-		own = id
-		return keys.Refuse(ctx, assign.NewIdentity(own, cfg))
-	})
-	return own, err
-}
-
-// withIdentity runs one call with the identity of the databases that answer, if they have one, and the cluster's keys.
-func (a *app) withIdentity(ctx context.Context, work func(own string, keys *assign.Registry) error) error {
-	cfg, err := a.cluster()
-	if err != nil {
-		return err
-	}
-	db, err := store.Open(cfg)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	var readers sync.WaitGroup
-	for server := range db.Servers() {
-		readers.Go(func() { _, _ = db.MeasureSoon(ctx, server) }) // reads the layout rows too; the caller asks for other errors itself
-	}
-	readers.Wait()
-	own := db.Identity()
-	if own == "" {
-		return nil
-	}
-	return a.withRegistry(ctx, func(keys *assign.Registry) error { return work(own, keys) })
 }

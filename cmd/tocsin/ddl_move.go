@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // moveFlags are those of every step.
@@ -216,11 +216,11 @@ func (a *app) noOwner(ctx context.Context, force bool) error {
 	if err != nil || force || len(file.Etcd.Endpoints) == 0 {
 		return err
 	}
-	var groups []cluster.Group
+	var groups []operator.Group
 	keys, err := registryOf(ctx, file)
 	if err == nil {
 		defer keys.Close()
-		groups, err = cluster.NodesIn(ctx, keys, "")
+		groups, err = operator.NodesIn(ctx, keys, "")
 	}
 	if err != nil {
 		return fmt.Errorf("%w: etcd must say that no node lives (--force goes on all the same)", err)
