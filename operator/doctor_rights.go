@@ -74,12 +74,7 @@ func rights(roles string, flaws []store.Flaw, user string, err error) []Check {
 	if err != nil {
 		return []Check{bad(Fail, "rights", err.Error(), "mend the server first")}
 	}
-	checks := []Check{present(flaws)}
-	if roles == "" {
-		checks = append(checks, granted(flaws, user))
-	} else {
-		checks = append(checks, grantedTo(roles, flaws, user))
-	}
+	checks := []Check{present(flaws), granted(roles, flaws, user)}
 	locked := slices.DeleteFunc(slices.Clone(flaws), func(f store.Flaw) bool { return f.Absent() || f.Denied() })
 	if len(locked) > 0 {
 		is := fmt.Sprintf("%s: %v", names(locked), locked[0].Err)
@@ -102,12 +97,19 @@ func present(flaws []store.Flaw) Check {
 	return bad(Fail, name, names(gone)+" missing", fix)
 }
 
-// granted judges the user's rights. Without DELETE only purges fail, and without writes to biz_type only `tocsin biz`.
-func granted(flaws []store.Flaw, user string) Check {
+// granted judges the user's rights. Of a user that has all roles, without DELETE only purges fail, and without writes to biz_type only
+// `tocsin biz`.
+func granted(roles string, flaws []store.Flaw, user string) Check {
 	const name = "rights"
 	denied := slices.DeleteFunc(slices.Clone(flaws), func(f store.Flaw) bool { return !f.Denied() })
-	if len(denied) == 0 {
+	switch {
+	case len(denied) == 0 && roles != "":
+		return good(name, "%s may read and change the rows that role %s does; CREATE, ALTER and DROP are not tried", user, roles)
+	case len(denied) == 0:
 		return good(name, "%s may do all that nodes, clients and purges do", user)
+	case roles != "":
+		account := user[:max(strings.LastIndex(user, "@"), 0)]
+		return bad(Fail, name, user+" may not "+verbs(denied), fmt.Sprintf("run what `tocsin ddl grants --role %s --user %s` prints, as an administrator", roles, account))
 	}
 	level := Warn
 	for _, f := range denied {
@@ -116,17 +118,6 @@ func granted(flaws []store.Flaw, user string) Check {
 		}
 	}
 	return bad(level, name, user+" may not "+verbs(denied), "GRANT "+grants(denied, user))
-}
-
-// grantedTo judges the rights of a user that has some roles only.
-func grantedTo(roles string, flaws []store.Flaw, user string) Check {
-	const name = "rights"
-	denied := slices.DeleteFunc(slices.Clone(flaws), func(f store.Flaw) bool { return !f.Denied() })
-	if len(denied) == 0 {
-		return good(name, "%s may read and change the rows that role %s does; CREATE, ALTER and DROP are not tried", user, roles)
-	}
-	account := user[:max(strings.LastIndex(user, "@"), 0)]
-	return bad(Fail, name, user+" may not "+verbs(denied), fmt.Sprintf("run what `tocsin ddl grants --role %s --user %s` prints, as an administrator", roles, account))
 }
 
 // names lists tables, each once, and at most shownFlaws.

@@ -38,8 +38,8 @@ func settings(f store.Facts, use serverUse) []Check {
 		readOnly(f),
 		proxied(f),
 		durable(f),
-		openTables(f, use.Tables),
-		definitions(f, use.Tables),
+		atLeast("table_open_cache", f.TableOpenCache, 2*use.Tables, use.Tables), // each is open twice: one connection peeks while another settles
+		atLeast("table_definition_cache", f.TableDefCache, use.Tables+spareDefinitions, use.Tables),
 		files(f, use.Tables),
 		connections(f, use),
 		packet(f),
@@ -82,15 +82,6 @@ func durable(f store.Facts) Check {
 		return good(name, "every commit reaches the disk; no binary log")
 	}
 	return good(name, "every commit reaches the disk and the binary log")
-}
-
-// openTables wants each table open twice: one connection peeks while another settles.
-func openTables(f store.Facts, tables int) Check {
-	return atLeast("table_open_cache", f.TableOpenCache, 2*tables, tables)
-}
-
-func definitions(f store.Facts, tables int) Check {
-	return atLeast("table_definition_cache", f.TableDefCache, tables+spareDefinitions, tables)
 }
 
 func atLeast(setting string, is, want, tables int) Check {
@@ -241,8 +232,8 @@ func same(uses []serverUse, facts []store.Facts) []Check {
 	first := map[string]string{}
 	var checks []Check
 	for i, f := range facts {
-		if !unique(f.ServerID) {
-			continue
+		if _, err := strconv.Atoi(f.ServerID); f.ServerID == "" || err == nil {
+			continue // a server_id is no generated id: it is a number that two servers may well share
 		}
 		if other, seen := first[f.ServerID]; seen {
 			c := bad(Warn, "identity", "is the same server as "+other, "list its databases under one name in the config")
@@ -252,12 +243,6 @@ func same(uses []serverUse, facts []store.Facts) []Check {
 		first[f.ServerID] = uses[i].Name
 	}
 	return checks
-}
-
-// unique tells a generated id from a server_id, a number that two servers may well share.
-func unique(id string) bool {
-	_, err := strconv.Atoi(id)
-	return id != "" && err != nil
 }
 
 // addresses judges what was seen at the addresses of a server; nothing if it has only one.
