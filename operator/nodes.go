@@ -47,60 +47,76 @@ type AskedNode struct {
 	Error   string       `json:"error,omitempty"`
 }
 
-// Nodes reads the nodes of one group, or of all if only is "", from etcd or the node tables.
-func (v View) Nodes(ctx context.Context, only string) (groups []Group, err error) {
+// Nodes reads the nodes of one group, or of all if only is "", from etcd or the node tables. An error beside nodes of the node tables
+// names what could not be read.
+func (v View) Nodes(ctx context.Context, only string) ([]Group, error) {
 	if v.ByRows {
-		return v.presentNodes(ctx, only)
-	}
-	err = v.askEtcd(ctx, func(keys *assign.Registry) error {
-		groups, err = NodesIn(ctx, keys, only)
-		return err
-	})
-	return groups, err
-}
-
-// NodesIn reads the nodes that are registered in etcd.
-func NodesIn(ctx context.Context, keys *assign.Registry, only string) ([]Group, error) {
-	names := []string{only}
-	if only == "" {
-		var err error
-		if names, err = keys.Groups(ctx); err != nil {
-			return nil, err
-		}
+		groups, _, err := v.present(ctx, only)
+		return groups, err
 	}
 	groups := []Group{}
-	for _, name := range names {
-		nodes, err := keys.Nodes(ctx, name)
-		if err != nil {
-			return nil, err
+	err := v.askEtcd(ctx, func(keys *assign.Registry) (err error) {
+		names := []string{only}
+		if only == "" {
+			names, err = keys.Groups(ctx)
 		}
-		groups = append(groups, Group{Group: name, Nodes: nodes, Unlisted: []LastOwner{}})
+		for i := 0; i < len(names) && err == nil; i++ {
+			g := Group{Group: names[i], Unlisted: []LastOwner{}}
+			g.Nodes, err = keys.Nodes(ctx, g.Group)
+			groups = append(groups, g)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return groups, nil
 }
 
-// present reads the nodes from the node tables of all servers at once. The error names what could not be read.
-func (v View) present(ctx context.Context) ([]presence.Node, error) {
-	db, err := store.Open(v.Tables)
+// Owners returns the owner of each table by group; if nobody owns tables, the node that looks at it first.
+func (v View) Owners(ctx context.Context) (owners map[string][]string, err error) {
+	if v.ByRows {
+		_, owners, err = v.present(ctx, "")
+	} else {
+		owners = map[string][]string{}
+		err = v.askEtcd(ctx, func(keys *assign.Registry) error {
+			names, err := keys.Groups(ctx)
+			for i := 0; i < len(names) && err == nil; i++ {
+				owners[names[i]], err = keys.Owners(ctx, names[i])
+			}
+			return err
+		})
+	}
 	if err != nil {
 		return nil, err
+	}
+	return owners, nil
+}
+
+// present reads the node tables of all servers at once, if nobody owns tables: the nodes of one group, or of all if only is "", and
+// by group which node looks at each table first. The error names what could not be read.
+func (v View) present(ctx context.Context, only string) (groups []Group, firsts map[string][]string, err error) {
+	db, err := store.Open(v.Tables)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	seen, errs := make([][]store.Attendee, len(db.Servers())), make([]error, len(db.Servers()))
 	store.EachServer(len(errs), func(server int) { seen[server], errs[server] = db.Attending(ctx, server, presence.Within) })
-	return presence.Nodes(v.Tables.Layout, slices.Concat(seen...)), errors.Join(errs...)
-}
-
-// presentNodes is Nodes if nobody owns tables.
-func (v View) presentNodes(ctx context.Context, only string) ([]Group, error) {
-	nodes, err := v.present(ctx)
+	nodes, err := presence.Nodes(v.Tables.Layout, slices.Concat(seen...)), errors.Join(errs...)
 	if len(nodes) == 0 && err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	groups := []Group{}
-	for _, n := range nodes {
+	groups, firsts = []Group{}, map[string][]string{}
+	for _, n := range nodes { // of a group one after another
+		if firsts[n.Group] == nil {
+			firsts[n.Group] = make([]string, v.Tables.Layout.Total())
+		}
+		for _, table := range n.First {
+			firsts[n.Group][table] = n.ID
+		}
 		if only != "" && n.Group != only {
 			continue
 		}
@@ -110,7 +126,7 @@ func (v View) presentNodes(ctx context.Context, only string) ([]Group, error) {
 		g := &groups[len(groups)-1]
 		g.Nodes = append(g.Nodes, stateOf(n))
 	}
-	return groups, err
+	return groups, firsts, err
 }
 
 // stateOf describes a node that owns no table in the words of one that does: its tables are those it looks at first, and
@@ -124,37 +140,6 @@ func stateOf(n presence.Node) assign.NodeState {
 		},
 		Misses: append([]int{}, n.Misses...), Lacks: []string{}, Extra: []string{},
 	}
-}
-
-// Owners returns the owner of each table by group; if nobody owns tables, the node that looks at it first.
-func (v View) Owners(ctx context.Context) (map[string][]string, error) {
-	owners := map[string][]string{}
-	if v.ByRows {
-		nodes, err := v.present(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range nodes {
-			if owners[n.Group] == nil {
-				owners[n.Group] = make([]string, v.Tables.Layout.Total())
-			}
-			for _, table := range n.First {
-				owners[n.Group][table] = n.ID
-			}
-		}
-		return owners, nil
-	}
-	err := v.askEtcd(ctx, func(keys *assign.Registry) error {
-		names, err := keys.Groups(ctx)
-		for i := 0; i < len(names) && err == nil; i++ {
-			owners[names[i]], err = keys.Owners(ctx, names[i])
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return owners, nil
 }
 
 // List reads the nodes, MySQL and the status pages at ask. An error beside a result says what could not be read.
