@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"webhook":                {".", "internal/whsec"},
 	"sweeper":                {".", "biztype", "duequeue", "store", "upkeep", "internal/loglimit", "internal/wait"},
 	"upkeep":                 {".", "biztype", "duequeue", "outbox", "schedule", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/outboxrow", "internal/wait"},
-	"operator":               {".", "assign", "biztype", "dispatcher", "duequeue", "health", "node", "presence", "schedule", "store", "internal/mysql", "internal/runkey", "internal/seam", "internal/wait"},
+	"operator":               {".", "assign", "biztype", "dispatcher", "duequeue", "health", "node", "presence", "schedule", "store", "internal/layoutrow", "internal/mysql", "internal/runkey", "internal/seam", "internal/wait"},
 	"schedule":               {".", "biztype", "schedule/firetimes", "store", "internal/bizkey", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/payloadmark", "internal/runkey", "internal/wait", "internal/yamlfile"},
 	"presence":               {".", "store", "internal/loglimit", "internal/name"},
 	"history":                {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
