@@ -80,21 +80,19 @@ func (s Subject) ref(c *call) (ref tocsin.Ref, err error) {
 }
 
 func (a *API) cancelTasks(ctx context.Context, c *call, in *struct{ Body Subject }) (Changed, error) {
-	return a.changeOf(ctx, c, in.Body, func(client *tocsin.Client, ref tocsin.Ref) (tocsin.Change, error) { return client.Cancel(ctx, ref) })
+	return a.changeOf(ctx, c, in.Body, (*tocsin.Client).Cancel)
 }
 
 func (a *API) rescheduleTasks(ctx context.Context, c *call, in *struct{ Body SubjectTime }) (Changed, error) {
-	when, err := whenOf(in.Body.DueTime, in.Body.DelayMS)
+	do, err := in.Body.NewTime.change()
 	if err != nil {
 		return Changed{}, err
 	}
-	return a.changeOf(ctx, c, in.Body.Subject, func(client *tocsin.Client, ref tocsin.Ref) (tocsin.Change, error) {
-		return client.Reschedule(ctx, ref, when)
-	})
+	return a.changeOf(ctx, c, in.Body.Subject, do)
 }
 
 // changeOf changes the tasks of a subject that have not ended.
-func (a *API) changeOf(ctx context.Context, c *call, s Subject, do func(*tocsin.Client, tocsin.Ref) (tocsin.Change, error)) (out Changed, err error) {
+func (a *API) changeOf(ctx context.Context, c *call, s Subject, do changing) (out Changed, err error) {
 	ref, err := s.ref(c)
 	if err != nil {
 		return out, err
@@ -103,7 +101,7 @@ func (a *API) changeOf(ctx context.Context, c *call, s Subject, do func(*tocsin.
 	if err != nil {
 		return out, err
 	}
-	done, err := do(client, ref)
+	done, err := do(client, ctx, ref)
 	if err != nil {
 		return out, addProblem(err, s.BizType, "")
 	}
@@ -117,32 +115,39 @@ type NewTime struct {
 	DelayMS *Int  `json:"delay_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"Act after this many milliseconds: this, or due_time" example:"1800000"`
 }
 
+// changing changes the tasks that a Ref names.
+type changing func(*tocsin.Client, context.Context, tocsin.Ref) (tocsin.Change, error)
+
+// change is the change to this time.
+func (t NewTime) change() (changing, error) {
+	when, err := whenOf(t.DueTime, t.DelayMS)
+	return func(client *tocsin.Client, ctx context.Context, ref tocsin.Ref) (tocsin.Change, error) {
+		return client.Reschedule(ctx, ref, when)
+	}, err
+}
+
 func (a *API) cancelTask(ctx context.Context, c *call, in *byID) (Task, error) {
-	return a.change(ctx, c, *in, "cancelled", func(client *tocsin.Client, ref tocsin.Ref) (tocsin.Change, error) {
-		return client.Cancel(ctx, ref)
-	})
+	return a.change(ctx, c, *in, "cancelled", (*tocsin.Client).Cancel)
 }
 
 func (a *API) rescheduleTask(ctx context.Context, c *call, in *struct {
 	ID   ID `path:"id" doc:"The task's job_id"`
 	Body NewTime
 }) (Task, error) {
-	when, err := whenOf(in.Body.DueTime, in.Body.DelayMS)
+	do, err := in.Body.change()
 	if err != nil {
 		return Task{}, err
 	}
-	return a.change(ctx, c, byID{in.ID}, "rescheduled", func(client *tocsin.Client, ref tocsin.Ref) (tocsin.Change, error) {
-		return client.Reschedule(ctx, ref, when)
-	})
+	return a.change(ctx, c, byID{in.ID}, "rescheduled", do)
 }
 
 // change changes a task that has not ended, and returns it.
-func (a *API) change(ctx context.Context, c *call, in byID, done string, do func(*tocsin.Client, tocsin.Ref) (tocsin.Change, error)) (task Task, err error) {
+func (a *API) change(ctx context.Context, c *call, in byID, done string, do changing) (task Task, err error) {
 	client, info, err := a.visible(ctx, c, in)
 	if err != nil {
 		return task, err
 	}
-	changed, err := do(client, tocsin.ByID(info.JobID))
+	changed, err := do(client, ctx, tocsin.ByID(info.JobID))
 	if err != nil {
 		return task, err
 	}

@@ -327,7 +327,10 @@ func (a *app) nodes(ctx context.Context, only string) ([]operator.Group, error) 
 // view asks the config's cluster.
 func (a *app) view() (operator.View, error) {
 	file, err := a.load()
-	return viewOf(file), err
+	if err != nil {
+		return operator.View{}, err
+	}
+	return viewOf(file), nil
 }
 
 // viewOf asks the cluster of a config file.

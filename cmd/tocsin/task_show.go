@@ -114,11 +114,11 @@ func (a *app) listByStatus(ctx context.Context, q operator.Query) error {
 		return err
 	}
 	return using(ctx, a, operator.Open, func(o *operator.Operator) error {
-		infos, failed := o.Find(ctx, q)
-		if len(infos) == 0 && nothingRead(failed) {
+		found, failed := o.FindPage(ctx, q)
+		if len(found.Tasks) == 0 && nothingRead(failed) {
 			return failed
 		}
-		return errors.Join(a.printTasks("no "+q.Status.String()+" tasks"+inWhat(failed), infos), failed)
+		return errors.Join(a.printTasks("no "+q.Status.String()+" tasks"+inWhat(failed), found.Tasks), failed)
 	})
 }
 
