@@ -93,11 +93,12 @@ type DeadQuery struct {
 	Progress  func(tables int) // called with the number of tables done since its last call, concurrently; nil: not called
 }
 
-// Redriven is what became of the tasks of a DeadQuery.
+// Redriven is what became of the tasks of a DeadQuery; the JSON of `tocsin task redrive`.
 type Redriven struct {
-	Tasks int  // redriven, or with DryRun would be
-	Left  int  // that were seen and left because a restore made them dead
-	More  bool // Limit, or the bound of DryRun, was reached: there may be more
+	Tasks  int  `json:"redriven"` // with DryRun: that would be
+	DryRun bool `json:"dry_run"`
+	More   bool `json:"more"`          // Limit, or the bound of DryRun, was reached: there may be more
+	Left   int  `json:"restored_left"` // that were seen and left because a restore made them dead
 }
 
 // check refuses what names no task, or can't be meant.
@@ -128,14 +129,15 @@ func (o *Operator) RedriveAll(ctx context.Context, bizType string, progress func
 // transaction, the longest dead of a table first. If it could not do everything, it returns what it did beside a Partial, which
 // names what failed; a further call does the rest. What can't be meant is tocsin.ErrInvalid.
 func (o *Operator) RedriveDead(ctx context.Context, q DeadQuery) (Redriven, error) {
+	none := Redriven{DryRun: q.DryRun}
 	if err := q.check(); err != nil {
-		return Redriven{}, err
+		return none, err
 	}
 	only, err := o.numbers(ctx, q.BizType, q.Sees)
 	if err != nil {
-		return Redriven{}, err
+		return none, err
 	}
-	r := &redrive{DeadQuery: q, tables: o.tables, types: only, left: q.Limit, bounded: q.Limit > 0}
+	r := &redrive{DeadQuery: q, tables: o.tables, types: only, left: q.Limit, bounded: q.Limit > 0, done: none}
 	if q.DryRun && (!r.bounded || r.left > MaxFound) {
 		r.left, r.bounded = MaxFound, true
 	}
