@@ -144,7 +144,11 @@ func stateOf(n presence.Node) assign.NodeState {
 
 // List reads the nodes, MySQL and the status pages at ask. An error beside a result says what could not be read.
 func (v View) List(ctx context.Context, only string, ask []string) ([]Group, error) {
-	asked := v.askAll(ctx, ask)
+	pages := make([]statusPage, len(ask))
+	for i, address := range ask {
+		pages[i].Address = address
+	}
+	v.ask(ctx, pages, "/status")
 	groups, failed := v.Nodes(ctx, only)
 	if failed != nil && v.NoEtcd != nil {
 		return nil, v.NoEtcd
@@ -165,7 +169,7 @@ func (v View) List(ctx context.Context, only string, ask []string) ([]Group, err
 	if failed == nil && !v.ByRows {
 		_, foreign = v.identity(ctx)
 	}
-	groups = addAsked(groups, asked, nodes)
+	groups = addAsked(groups, pages, nodes)
 	groups = slices.DeleteFunc(groups, func(g Group) bool { return len(g.Nodes)+len(g.Unlisted)+len(g.Asked)+len(g.Faults) == 0 })
 	slices.SortFunc(groups, func(x, y Group) int { return strings.Compare(x.Group, y.Group) })
 	return groups, errors.Join(failed, unread, foreign)
@@ -254,34 +258,30 @@ func lastOwners(g Group, rows map[int]string, owners []string) []LastOwner {
 // errNoPage is why a node can't be asked.
 var errNoPage = errors.New("it publishes no address: give one with --ask")
 
-// askAll asks all status pages at once.
-func (v View) askAll(ctx context.Context, addresses []string) []AskedNode {
-	asked := make([]AskedNode, len(addresses))
+// ask asks status pages, all at once.
+func (v View) ask(ctx context.Context, pages []statusPage, path string) {
 	var all sync.WaitGroup
-	for i, address := range addresses {
-		all.Go(func() {
-			asked[i] = AskedNode{Address: address}
-			err := errNoPage
-			if address != "" {
-				asked[i].Report, err = v.Pages.Report(ctx, address, "/status")
-			}
-			if err != nil {
-				asked[i].Error = OneLine(err)
-			}
-		})
+	for i := range pages {
+		p := &pages[i]
+		if p.Address == "" {
+			p.Err = errNoPage
+			continue
+		}
+		all.Go(func() { p.Report, p.Err = v.Pages.Report(ctx, p.Address, path) })
 	}
 	all.Wait()
-	return asked
 }
 
 // addAsked adds what the status pages answered to their groups. Pages that don't
 // answer are shown with the first group. A group that is not listed yet gets the
 // given nodes.
-func addAsked(groups []Group, asked []AskedNode, nodes []assign.NodeState) []Group {
-	for _, one := range asked {
-		name := ""
-		if one.Report != nil {
-			name = one.Report.Group
+func addAsked(groups []Group, pages []statusPage, nodes []assign.NodeState) []Group {
+	for _, p := range pages {
+		one, name := AskedNode{Address: p.Address, Report: p.Report}, ""
+		if p.Err != nil {
+			one.Error = OneLine(p.Err)
+		} else {
+			name = p.Report.Group
 		}
 		i := slices.IndexFunc(groups, func(g Group) bool { return name == "" || g.Group == name })
 		if i < 0 {
@@ -292,17 +292,17 @@ func addAsked(groups []Group, asked []AskedNode, nodes []assign.NodeState) []Gro
 	return groups
 }
 
-// PageOf returns the address of a node's status page, "" if it has none. A node that listens on all addresses of its host is
+// pageOf returns where a node's status page is; its address is "" if it has none. A node that listens on all addresses of its host is
 // asked by its name, which by default is the host's.
-func PageOf(n assign.NodeState) string {
+func pageOf(n assign.NodeState) statusPage {
 	host, port, err := net.SplitHostPort(n.Info.Listen)
 	if err != nil {
-		return ""
+		return statusPage{Node: n.ID}
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = n.ID[:max(strings.LastIndex(n.ID, "-"), 0)]
 	}
-	return net.JoinHostPort(host, port)
+	return statusPage{Node: n.ID, Address: net.JoinHostPort(host, port)}
 }
 
 // Lane is what a node has in hand of one biz type.
@@ -321,22 +321,25 @@ func (v View) Lanes(ctx context.Context, group, bizType string) ([]Lane, error) 
 	if err != nil {
 		return nil, err
 	}
-	var lanes []Lane
-	var pages []string
+	var pages []statusPage
 	for _, g := range groups {
 		for _, n := range g.Nodes {
-			lanes, pages = append(lanes, Lane{Node: n.ID}), append(pages, PageOf(n))
+			pages = append(pages, pageOf(n))
 		}
 	}
-	for i, asked := range v.askAll(ctx, pages) {
-		if lanes[i].Error = asked.Error; pages[i] == "" {
+	v.ask(ctx, pages, "/status")
+	lanes := make([]Lane, len(pages))
+	for i, p := range pages {
+		lanes[i].Node = p.Node
+		switch {
+		case p.Address == "":
 			lanes[i].Error = "it publishes no address: set Listen of its node.Config"
-		}
-		if asked.Report == nil {
-			continue
-		}
-		if at := slices.IndexFunc(asked.Report.Lanes, func(l dispatcher.LaneReport) bool { return l.BizType == bizType }); at >= 0 {
-			lanes[i].Lane = &asked.Report.Lanes[at]
+		case p.Err != nil:
+			lanes[i].Error = OneLine(p.Err)
+		default:
+			if at := slices.IndexFunc(p.Report.Lanes, func(l dispatcher.LaneReport) bool { return l.BizType == bizType }); at >= 0 {
+				lanes[i].Lane = &p.Report.Lanes[at]
+			}
 		}
 	}
 	return lanes, nil

@@ -89,7 +89,7 @@ func (w *Watch) list(ctx context.Context) {
 	w.pages = nil
 	for _, g := range groups {
 		for _, n := range g.Nodes {
-			w.pages = append(w.pages, pageOfNode{n.ID, g.Group, PageOf(n)})
+			w.pages = append(w.pages, pageOfNode{n.ID, g.Group, pageOf(n).Address})
 		}
 	}
 }

@@ -275,29 +275,21 @@ func rank(n assign.NodeState, owner string) int {
 
 // pages asks the status pages of nodes, and those at further addresses, all at once.
 func (q *inquiry) pages(ctx context.Context, nodes []assign.NodeState, ask []string) {
-	pages := make([]statusPage, 0, len(nodes)+len(ask))
+	var pages []statusPage
 	for _, n := range nodes {
-		pages = append(pages, statusPage{Node: n.ID, Address: PageOf(n)})
+		pages = append(pages, pageOf(n))
+	}
+	guess := q.guess()
+	if guess != "" && !slices.Contains(ask, guess) {
+		ask = append(slices.Clone(ask), guess)
+	} else {
+		guess = ""
 	}
 	for _, address := range ask {
 		pages = append(pages, statusPage{Address: address})
 	}
-	guess := q.guess()
-	if guess != "" && !slices.Contains(ask, guess) {
-		pages = append(pages, statusPage{Address: guess})
-	}
-	path := "/status?job_id=" + q.facts.JobID.String()
-	var all sync.WaitGroup
-	for i := range pages {
-		p := &pages[i]
-		if p.Address == "" {
-			p.Err = errNoPage
-			continue
-		}
-		all.Go(func() { p.Report, p.Err = q.Pages.Report(ctx, p.Address, path) })
-	}
-	all.Wait()
-	q.facts.Pages = slices.DeleteFunc(pages, func(p statusPage) bool { return p.Address == guess && p.Err != nil && !slices.Contains(ask, guess) })
+	q.ask(ctx, pages, "/status?job_id="+q.facts.JobID.String())
+	q.facts.Pages = slices.DeleteFunc(pages, func(p statusPage) bool { return guess != "" && p.Address == guess && p.Err != nil })
 }
 
 // guess returns an address where the node may answer that took the task's table last, if etcd, which knows the address, does
@@ -307,5 +299,5 @@ func (q *inquiry) guess() string {
 	if q.facts.NoEtcd == nil || g.Open || g.Last == "" {
 		return ""
 	}
-	return PageOf(assign.NodeState{ID: g.Last, Info: assign.NodeInfo{Listen: q.Listen}})
+	return pageOf(assign.NodeState{ID: g.Last, Info: assign.NodeInfo{Listen: q.Listen}}).Address
 }
