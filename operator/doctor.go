@@ -102,7 +102,7 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 	defer tables.Close()
 	p := patient{Examination: x, open: v.ByRows, servers: tables, paused: v.paused, timeout: answerWithin}
 	p.types = func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, v.Tables) }
-	if !v.ByRows && len(v.Endpoints) > 0 {
+	if !v.ByRows && len(v.Etcd.Endpoints) > 0 {
 		p.etcd, p.identity = v.etcdHealth, v.identity
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerWithin)
@@ -128,9 +128,9 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 
 // etcdHealth wants a read that a majority agrees to, not just an open port.
 func (v View) etcdHealth(ctx context.Context) (is string, err error) {
-	err = v.askEtcd(ctx, func(keys *assign.Registry) error {
+	err = v.AskEtcd(ctx, func(keys *assign.Registry) error {
 		groups, err := keys.Groups(ctx)
-		is = fmt.Sprintf("%s answers; groups with nodes: %s", strings.Join(v.Endpoints, ", "), cmp.Or(strings.Join(groups, ", "), "-"))
+		is = fmt.Sprintf("%s answers; groups with nodes: %s", strings.Join(v.Etcd.Endpoints, ", "), cmp.Or(strings.Join(groups, ", "), "-"))
 		return err
 	})
 	return is, err

@@ -55,7 +55,7 @@ func (v View) Nodes(ctx context.Context, only string) ([]Group, error) {
 		return groups, err
 	}
 	groups := []Group{}
-	err := v.askEtcd(ctx, func(keys *assign.Registry) (err error) {
+	err := v.AskEtcd(ctx, func(keys *assign.Registry) (err error) {
 		names := []string{only}
 		if only == "" {
 			names, err = keys.Groups(ctx)
@@ -79,7 +79,7 @@ func (v View) Owners(ctx context.Context) (owners map[string][]string, err error
 		_, owners, err = v.present(ctx, "")
 	} else {
 		owners = map[string][]string{}
-		err = v.askEtcd(ctx, func(keys *assign.Registry) error {
+		err = v.AskEtcd(ctx, func(keys *assign.Registry) error {
 			names, err := keys.Groups(ctx)
 			for i := 0; i < len(names) && err == nil; i++ {
 				owners[names[i]], err = keys.Owners(ctx, names[i])
@@ -150,7 +150,7 @@ func (v View) List(ctx context.Context, only string, ask []string) ([]Group, err
 	}
 	v.ask(ctx, pages, "/status")
 	groups, failed := v.Nodes(ctx, only)
-	if failed != nil && v.NoEtcd != nil {
+	if failed != nil && !v.ByRows && v.NoEtcd != nil {
 		return nil, v.NoEtcd
 	}
 	nodes := []assign.NodeState{} // of a group that is not registered: none, or nil if nobody knows
@@ -314,9 +314,6 @@ type Lane struct {
 
 // Lanes asks the nodes of a group, all at once, what they have in hand of a biz type.
 func (v View) Lanes(ctx context.Context, group, bizType string) ([]Lane, error) {
-	if v.NoEtcd != nil {
-		return nil, v.NoEtcd
-	}
 	groups, err := v.Nodes(ctx, group)
 	if err != nil {
 		return nil, err

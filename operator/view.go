@@ -26,15 +26,17 @@ type View struct {
 	Grace  time.Duration // how long a task must be overdue before a sweeper takes it
 	Listen string        // status page of a node on this host, or on another with the same config; "": not known
 
-	Registry  func(context.Context) (*assign.Registry, error) // opens the keys in etcd, which the caller of it closes; not used with ByRows
-	Endpoints []string                                        // of etcd, for people; none: the config names none
-	NoEtcd    error                                           // why the config leads to no etcd at all; nil: it does, or ByRows
-	Pages     Asker
+	Etcd   assign.EtcdConfig
+	NoEtcd error // why the config leads to no etcd at all; nil: it does
+	Pages  Asker
 }
 
-// askEtcd runs one call with the cluster's keys.
-func (v View) askEtcd(ctx context.Context, work func(*assign.Registry) error) error {
-	keys, err := v.Registry(ctx)
+// AskEtcd runs one call with the cluster's keys in etcd.
+func (v View) AskEtcd(ctx context.Context, work func(*assign.Registry) error) error {
+	if v.NoEtcd != nil {
+		return v.NoEtcd
+	}
+	keys, err := assign.OpenRegistry(ctx, v.Etcd, v.Tables.Cluster, v.Tables.Layout.Total())
 	if err != nil {
 		return err
 	}
@@ -59,7 +61,7 @@ func (v View) WithIdentity(ctx context.Context, work func(ctx context.Context, o
 	if own == "" {
 		return nil
 	}
-	return v.askEtcd(ctx, func(keys *assign.Registry) error { return work(ctx, own, keys) })
+	return v.AskEtcd(ctx, func(keys *assign.Registry) error { return work(ctx, own, keys) })
 }
 
 // identity returns the identity of the databases that answer, and an error if etcd has bound the cluster to another.

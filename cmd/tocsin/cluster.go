@@ -13,10 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/wait"
-	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -30,51 +28,16 @@ func newCluster(a *app) *cobra.Command {
 var errNoOwners = errors.New("nobody owns tables, as layout.ownership of the config is rows: there is nothing to plan, drain or adopt; " +
 	"`tocsin cluster nodes` shows the nodes, and SIGTERM ends one")
 
-// owners reads the config file, and refuses one with which nobody owns tables.
-func (a *app) owners() (config.File, error) {
-	file, err := a.load()
-	if err == nil && file.Layout.Ownership == ddl.ByRows {
-		err = errNoOwners
-	}
-	return file, err
-}
-
-// etcdOf reads where etcd is and under which cluster id the keys stand, whoever owns tables.
-func etcdOf(file config.File) (node.EtcdConfig, string, error) {
-	cfg, err := file.EtcdConfig()
-	cluster := file.Tocsin().Cluster
-	switch {
-	case err != nil:
-		return cfg, "", err
-	case len(cfg.Endpoints) == 0:
-		return cfg, "", errors.New("the config names no etcd.endpoints, where the nodes are registered")
-	case cluster == "":
-		return cfg, "", errors.New("the config names no cluster, under which the nodes are registered in etcd")
-	}
-	return cfg, cluster, nil
-}
-
-// registryOf opens the keys of a config file's cluster, whoever owns tables.
-func registryOf(ctx context.Context, file config.File) (*assign.Registry, error) {
-	cfg, cluster, err := etcdOf(file)
-	if err != nil {
-		return nil, err
-	}
-	return assign.OpenRegistry(ctx, assign.EtcdConfig(cfg), cluster, file.Tocsin().Layout.Total())
-}
-
 // withRegistry runs one call with the cluster's keys, if nodes own tables.
 func (a *app) withRegistry(ctx context.Context, work func(*assign.Registry) error) error {
-	file, err := a.owners()
+	file, err := a.load()
 	if err != nil {
 		return err
 	}
-	keys, err := registryOf(ctx, file)
-	if err != nil {
-		return err
+	if file.Layout.Ownership == ddl.ByRows {
+		return errNoOwners
 	}
-	defer keys.Close()
-	return work(keys)
+	return viewOf(file).AskEtcd(ctx, work)
 }
 
 // groupOf finds the group of a node. Ids end in chance, so no two groups have the same.

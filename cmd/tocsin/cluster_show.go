@@ -335,12 +335,17 @@ func (a *app) view() (operator.View, error) {
 
 // viewOf asks the cluster of a config file.
 func viewOf(file config.File) operator.View {
+	etcd, err := file.EtcdConfig()
 	v := operator.View{
 		Tables: file.Tocsin(), ByRows: file.Layout.Ownership == ddl.ByRows, Grace: file.Sweep.Grace.D(), Listen: file.Node.Listen,
-		Registry: func(ctx context.Context) (*assign.Registry, error) { return registryOf(ctx, file) }, Endpoints: file.Etcd.Endpoints, Pages: askerOf(file),
+		Etcd: assign.EtcdConfig(etcd), NoEtcd: err, Pages: askerOf(file),
 	}
-	if !v.ByRows {
-		_, _, v.NoEtcd = etcdOf(file)
+	switch {
+	case err != nil:
+	case len(etcd.Endpoints) == 0:
+		v.NoEtcd = errors.New("the config names no etcd.endpoints, where the nodes are registered")
+	case v.Tables.Cluster == "":
+		v.NoEtcd = errors.New("the config names no cluster, under which the nodes are registered in etcd")
 	}
 	return v
 }
