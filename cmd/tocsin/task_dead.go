@@ -138,7 +138,7 @@ func (a *app) redriveMany(ctx context.Context, q operator.DeadQuery) error {
 	})
 }
 
-func writeRedriven(w io.Writer, r operator.Tasks, limit int) {
+func writeRedriven(w io.Writer, r operator.Redriven, limit int) {
 	switch {
 	case !r.DryRun:
 		fmt.Fprintf(w, "%d dead tasks redriven\n", r.Tasks)
