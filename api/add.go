@@ -237,15 +237,15 @@ type Result struct {
 	Problem *Problem `json:"problem,omitempty" doc:"Why the task is not stored, or may not be"`
 }
 
-func (a *API) addTasks(ctx context.Context, c *call, _ *struct{ Body unreadTasks }) (*body[AddedMany], error) {
+func (a *API) addTasks(ctx context.Context, c *call, _ *struct{ Body unreadTasks }) (out AddedMany, err error) {
 	texts, err := split(c.body)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	c.object = fmt.Sprintf("%d tasks", len(texts))
 	client, err := a.backend.client.get(ctx)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	results := make([]Result, len(texts))
 	tasks := make([]tocsin.NewTask, 0, len(texts))
@@ -254,7 +254,7 @@ func (a *API) addTasks(ctx context.Context, c *call, _ *struct{ Body unreadTasks
 	faults := 0
 	for i, text := range texts {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return out, err
 		}
 		n, task, err := a.readTask(c, text, i)
 		if err != nil {
@@ -269,18 +269,18 @@ func (a *API) addTasks(ctx context.Context, c *call, _ *struct{ Body unreadTasks
 	if len(tasks) > 0 {
 		done, err := client.AddMany(ctx, tasks)
 		if over := (*tocsin.InsertLimitError)(nil); len(done) != len(tasks) || errors.As(err, &over) {
-			return nil, err
+			return out, err
 		}
 		for i, d := range done {
 			results[at[i]] = resultOf(d, read[i], at[i])
 		}
 	}
-	out := tally(results)
+	out = tally(results)
 	if p := out.failed(); p != nil {
-		return nil, p
+		return out, p
 	}
 	c.outcome = fmt.Sprintf("%d added, %d existing, %d failed", out.Added, out.Existing, out.Failed)
-	return &body[AddedMany]{out}, nil
+	return out, nil
 }
 
 // split returns the texts of the tasks of a batch.

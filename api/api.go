@@ -1,3 +1,16 @@
+// Package api serves the HTTP API: tasks, schedules, biz types, the cluster and counts, as
+// openapi.yaml describes them.
+//
+//	request --> Host and Origin --> token --> rate --> body --> route --> scope --> operation --> package tocsin, schedule or operator
+//	               403              401       429     400 413    404      403      404 409 412          503
+//	                                                    415      405               422 428
+//
+// It is the authority for what a request may look like and which token may send it. Packages tocsin, schedule and
+// operator decide what an operation does; nothing is repeated here. Every refusal is an RFC 9457 problem (Problem) with a
+// stable code, and repeats no payload.
+//
+// On failure: without a database server the API answers with 503 and opens the server later. A panic is a 500 and a line
+// in the log. A result that lacks some servers names them.
 package api
 
 import (
@@ -14,13 +27,13 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // Config describes an API. The limits must be set: config.APILimits has their defaults and bounds.
 type Config struct {
 	Tables  tocsin.Config
-	Cluster cluster.View        // of the same cluster
+	Cluster operator.View       // of the same cluster
 	Tokens  func() apitoken.Set // the present ones; nil: none are wanted, and callers of this host may do everything
 	Origins []string            // of web pages that may call; none: no page may
 	Body    int64               // bytes of a request's body at most
@@ -63,7 +76,6 @@ func New(cfg Config) *API {
 	a.schedules()
 	a.scheduleChanges()
 	a.scheduleActs()
-	a.scheduleRuns()
 	open(a.huma.OpenAPI())
 	text := sync.OnceValues(a.OpenAPI)
 	a.router.HandleFunc("GET /v1/openapi.yaml", func(w http.ResponseWriter, r *http.Request) {

@@ -1,8 +1,8 @@
 package api
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/tocsinhq/tocsin/biztype"
@@ -22,13 +22,13 @@ func (a *API) bizTypes() {
 		id: "pause_biz_type", method: http.MethodPost, path: "/biz-types/{name}:pause", tag: "biz types", needs: apitoken.Operate, connects: true, summary: "Let the tasks of a biz type wait",
 		about:  "Nodes and sweepers start none of its tasks within two seconds; deliveries in hand end. Tasks are added as before, and wait.",
 		errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, c *call, in *byName) (*body[BizType], error) {
+	}, func(ctx context.Context, c *call, in *byName) (BizType, error) {
 		return a.pause(ctx, c, in.Name, true)
 	})
 	register(a, operation{
 		id: "resume_biz_type", method: http.MethodPost, path: "/biz-types/{name}:resume", tag: "biz types", needs: apitoken.Operate, connects: true, summary: "Deliver the tasks of a paused biz type again",
 		errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, c *call, in *byName) (*body[BizType], error) {
+	}, func(ctx context.Context, c *call, in *byName) (BizType, error) {
 		return a.pause(ctx, c, in.Name, false)
 	})
 }
@@ -110,47 +110,41 @@ func (a *API) seenTypes(ctx context.Context, c *call) ([]BizType, error) {
 	return seen, err
 }
 
-func (a *API) listBizTypes(ctx context.Context, c *call, _ *struct{}) (*body[BizTypes], error) {
+func (a *API) listBizTypes(ctx context.Context, c *call, _ *struct{}) (BizTypes, error) {
 	seen, err := a.seenTypes(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return &body[BizTypes]{BizTypes{seen}}, nil
+	return BizTypes{seen}, err
 }
 
-func (a *API) getBizType(ctx context.Context, c *call, in *byName) (*body[BizType], error) {
+func (a *API) getBizType(ctx context.Context, c *call, in *byName) (BizType, error) {
 	seen, err := a.seenTypes(ctx, c)
-	if err != nil {
-		return nil, err
-	}
 	for _, b := range seen {
 		if b.Name == in.Name {
-			return &body[BizType]{b}, nil
+			return b, err
 		}
 	}
-	return nil, noType(in.Name)
+	return BizType{}, cmp.Or(err, error(noType(in.Name)))
 }
 
-func (a *API) pause(ctx context.Context, c *call, name string, paused bool) (*body[BizType], error) {
+func (a *API) pause(ctx context.Context, c *call, name string, paused bool) (b BizType, err error) {
 	c.object = "biz type " + line(name)
-	if _, err := a.getBizType(ctx, c, &byName{name}); err != nil {
-		return nil, err
+	if b, err = a.getBizType(ctx, c, &byName{name}); err != nil {
+		return b, err
 	}
 	people, err := a.backend.people.get(ctx)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	res, err := people.Pause(ctx, name, paused)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	c.outcome = "unchanged"
 	if len(res.Types) > 0 {
 		c.outcome = string(res.Types[0].Verdict)
 	}
-	b, err := a.getBizType(ctx, c, &byName{name})
-	if err == nil && b.Body.Paused != paused {
-		err = errors.Join(problem(http.StatusConflict, "changed_meanwhile", "somebody else changed biz type %s at the same time: look at it again", name))
+	b, err = a.getBizType(ctx, c, &byName{name})
+	if err == nil && b.Paused != paused {
+		err = problem(http.StatusConflict, "changed_meanwhile", "somebody else changed biz type %s at the same time: look at it again", name)
 	}
 	return b, err
 }

@@ -1,12 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // changes registers the operations that cancel and reschedule tasks.
@@ -77,36 +79,34 @@ func (s Subject) ref(c *call) (ref tocsin.Ref, err error) {
 	return of.Of(id), nil
 }
 
-func (a *API) cancelTasks(ctx context.Context, c *call, in *struct{ Body Subject }) (*body[Changed], error) {
-	return a.changeOf(ctx, c, in.Body, func(client *tocsin.Client, ref tocsin.Ref) (tocsin.Change, error) { return client.Cancel(ctx, ref) })
+func (a *API) cancelTasks(ctx context.Context, c *call, in *struct{ Body Subject }) (Changed, error) {
+	return a.changeOf(ctx, c, in.Body, (*tocsin.Client).Cancel)
 }
 
-func (a *API) rescheduleTasks(ctx context.Context, c *call, in *struct{ Body SubjectTime }) (*body[Changed], error) {
-	when, err := whenOf(in.Body.DueTime, in.Body.DelayMS)
+func (a *API) rescheduleTasks(ctx context.Context, c *call, in *struct{ Body SubjectTime }) (Changed, error) {
+	do, err := in.Body.NewTime.change()
 	if err != nil {
-		return nil, err
+		return Changed{}, err
 	}
-	return a.changeOf(ctx, c, in.Body.Subject, func(client *tocsin.Client, ref tocsin.Ref) (tocsin.Change, error) {
-		return client.Reschedule(ctx, ref, when)
-	})
+	return a.changeOf(ctx, c, in.Body.Subject, do)
 }
 
 // changeOf changes the tasks of a subject that have not ended.
-func (a *API) changeOf(ctx context.Context, c *call, s Subject, do func(*tocsin.Client, tocsin.Ref) (tocsin.Change, error)) (*body[Changed], error) {
+func (a *API) changeOf(ctx context.Context, c *call, s Subject, do changing) (out Changed, err error) {
 	ref, err := s.ref(c)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	client, err := a.backend.client.get(ctx)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	done, err := do(client, ref)
+	done, err := do(client, ctx, ref)
 	if err != nil {
-		return nil, addProblem(err, s.BizType, "")
+		return out, addProblem(err, s.BizType, "")
 	}
 	c.outcome = fmt.Sprintf("%d changed, %d in delivery, %d final", done.Changed, done.InDelivery, done.Final)
-	return &body[Changed]{Changed{done.Changed, done.InDelivery, done.Final}}, nil
+	return Changed{done.Changed, done.InDelivery, done.Final}, nil
 }
 
 // NewTime says when to act.
@@ -115,37 +115,44 @@ type NewTime struct {
 	DelayMS *Int  `json:"delay_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"Act after this many milliseconds: this, or due_time" example:"1800000"`
 }
 
-func (a *API) cancelTask(ctx context.Context, c *call, in *byID) (*body[Task], error) {
-	return a.change(ctx, c, *in, "cancelled", func(client *tocsin.Client, ref tocsin.Ref) (tocsin.Change, error) {
-		return client.Cancel(ctx, ref)
-	})
+// changing changes the tasks that a Ref names.
+type changing func(*tocsin.Client, context.Context, tocsin.Ref) (tocsin.Change, error)
+
+// change is the change to this time.
+func (t NewTime) change() (changing, error) {
+	when, err := whenOf(t.DueTime, t.DelayMS)
+	return func(client *tocsin.Client, ctx context.Context, ref tocsin.Ref) (tocsin.Change, error) {
+		return client.Reschedule(ctx, ref, when)
+	}, err
+}
+
+func (a *API) cancelTask(ctx context.Context, c *call, in *byID) (Task, error) {
+	return a.change(ctx, c, *in, "cancelled", (*tocsin.Client).Cancel)
 }
 
 func (a *API) rescheduleTask(ctx context.Context, c *call, in *struct {
 	ID   ID `path:"id" doc:"The task's job_id"`
 	Body NewTime
-}) (*body[Task], error) {
-	when, err := whenOf(in.Body.DueTime, in.Body.DelayMS)
+}) (Task, error) {
+	do, err := in.Body.change()
 	if err != nil {
-		return nil, err
+		return Task{}, err
 	}
-	return a.change(ctx, c, byID{in.ID}, "rescheduled", func(client *tocsin.Client, ref tocsin.Ref) (tocsin.Change, error) {
-		return client.Reschedule(ctx, ref, when)
-	})
+	return a.change(ctx, c, byID{in.ID}, "rescheduled", do)
 }
 
 // change changes a task that has not ended, and returns it.
-func (a *API) change(ctx context.Context, c *call, in byID, done string, do func(*tocsin.Client, tocsin.Ref) (tocsin.Change, error)) (*body[Task], error) {
+func (a *API) change(ctx context.Context, c *call, in byID, done string, do changing) (task Task, err error) {
 	client, info, err := a.visible(ctx, c, in)
 	if err != nil {
-		return nil, err
+		return task, err
 	}
-	changed, err := do(client, tocsin.ByID(info.JobID))
+	changed, err := do(client, ctx, tocsin.ByID(info.JobID))
 	if err != nil {
-		return nil, err
+		return task, err
 	}
 	if info, err = a.read(ctx, c, client, info.JobID); err != nil {
-		return nil, err
+		return task, err
 	}
 	switch already := done == "cancelled" && info.Status == tocsin.Cancelled; {
 	case changed.Changed > 0:
@@ -153,9 +160,148 @@ func (a *API) change(ctx context.Context, c *call, in byID, done string, do func
 	case already:
 		c.outcome = "cancelled already"
 	default:
-		return nil, problem(http.StatusConflict, "wrong_status", "task %s is %s: only a task that has not ended can be %s", info.JobID, info.Status, done)
+		return task, problem(http.StatusConflict, "wrong_status", "task %s is %s: only a task that has not ended can be %s", info.JobID, info.Status, done)
 	}
-	task := taskOf(info)
+	task = taskOf(info)
 	task.InDelivery = changed.InDelivery > 0
-	return &body[Task]{task}, nil
+	return task, nil
+}
+
+// dead registers the operations that redrive and bury tasks.
+func (a *API) dead() {
+	register(a, operation{
+		id: "redrive_task", method: http.MethodPost, path: "/tasks/{id}:redrive", tag: "tasks", needs: apitoken.Operate, connects: true,
+		summary: "Deliver a dead task once more",
+		about: "Makes a dead task pending and due at once, and returns it. Its attempts begin anew, and so does its idempotency key, the webhook-id of callbacks, " +
+			"unless same_key is set.",
+		errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.redriveTask)
+	register(a, operation{
+		id: "bury_task", method: http.MethodPost, path: "/tasks/{id}:bury", tag: "tasks", needs: apitoken.Operate, connects: true,
+		summary: "Give a task up",
+		about:   "Makes a task dead that has not ended, and returns it. A delivery that is under way goes on, and may still complete it; of a strict biz type nothing is changed then (in_delivery).",
+		errors:  []int{http.StatusNotFound, http.StatusConflict},
+	}, a.buryTask)
+	register(a, operation{
+		id: "redrive_tasks", method: http.MethodPost, path: "/tasks:redrive", tag: "tasks", needs: apitoken.Operate, connects: true,
+		summary: "Deliver all dead tasks of a biz type once more",
+		about: "Redrives the dead tasks of a biz type, or with all those of every biz type that the token is for, as far as the other fields name them. Tasks that a restore of a database made dead, " +
+			"or found dead, may have been delivered before: they are redriven only with restored. With dry_run it counts up to 10000; if there may be more, complete is false. If limit or the time-out of " +
+			"the request ends it, or a server is away, what was redriven stays redriven, and complete is false: send the request again for the rest.",
+		errors: []int{http.StatusNotFound},
+	}, a.redriveTasks)
+}
+
+// Burial is the reason why a task is buried.
+type Burial struct {
+	Reason string `json:"reason,omitempty" maxLength:"255" doc:"For the task's last_error" example:"the order is void"`
+}
+
+// Revival says how a task is redriven.
+type Revival struct {
+	SameKey bool `json:"same_key,omitempty" doc:"Keep the idempotency key: a receiver that remembers keys takes the task once"`
+}
+
+func (a *API) redriveTask(ctx context.Context, c *call, in *struct {
+	ID   ID `path:"id" doc:"The task's job_id"`
+	Body *Revival
+}) (Task, error) {
+	return a.rewrite(ctx, c, byID{in.ID}, "redriven", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) {
+		if in.Body != nil && in.Body.SameKey {
+			return o.RedriveSameKey(ctx, id)
+		}
+		return o.Redrive(ctx, id)
+	})
+}
+
+func (a *API) buryTask(ctx context.Context, c *call, in *struct {
+	ID   ID `path:"id" doc:"The task's job_id"`
+	Body *Burial
+}) (Task, error) {
+	reason := "buried by " + c.token.Name
+	if in.Body != nil {
+		reason = cmp.Or(in.Body.Reason, reason)
+	}
+	return a.rewrite(ctx, c, byID{in.ID}, "buried", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) { return o.Bury(ctx, id, reason) })
+}
+
+// rewrite changes a task, and returns it.
+func (a *API) rewrite(ctx context.Context, c *call, in byID, done string, write func(*operator.Operator, tocsin.JobID) (tocsin.Info, error)) (task Task, err error) {
+	_, info, err := a.visible(ctx, c, in)
+	if err != nil {
+		return task, err
+	}
+	people, err := a.backend.people.get(ctx)
+	if err != nil {
+		return task, err
+	}
+	c.outcome = done
+	info, err = write(people, info.JobID)
+	return taskOf(info), err
+}
+
+// Redrive names dead tasks.
+type Redrive struct {
+	BizType   string `json:"biz_type,omitempty" minLength:"1" maxLength:"64" doc:"The dead tasks of this biz type: this, or all" example:"order.close"`
+	All       bool   `json:"all,omitempty" doc:"The dead tasks of every biz type that the token is for"`
+	Since     *Time  `json:"since,omitempty" doc:"Only tasks that died then or later"`
+	Until     *Time  `json:"until,omitempty" doc:"Only tasks that died then or earlier"`
+	Error     string `json:"error,omitempty" minLength:"1" maxLength:"255" doc:"Only tasks with this text in their last_error; upper and lower case differ" example:"connection refused"`
+	Restored  bool   `json:"restored,omitempty" doc:"Only tasks that a restore made dead, or found dead; without it only others"`
+	Limit     Int    `json:"limit,omitempty" minimum:"1" maximum:"1000000000" doc:"Redrive at most this many tasks"`
+	PerSecond Int    `json:"per_second,omitempty" minimum:"1" maximum:"1000000000" doc:"Redrive at most this many tasks a second"`
+	SameKey   bool   `json:"same_key,omitempty" doc:"Keep the idempotency keys: a receiver that remembers keys takes each task once"`
+	DryRun    bool   `json:"dry_run,omitempty" doc:"Only count"`
+}
+
+// Redriven is what became of them.
+type Redriven struct {
+	Redriven   int      `json:"redriven" doc:"Tasks that were redriven, or with dry_run would be"`
+	Left       int      `json:"restored_left" doc:"Tasks that were seen and left because a restore made them dead, or found them dead: restored redrives them"`
+	DryRun     bool     `json:"dry_run"`
+	Complete   bool     `json:"complete" doc:"false: there may be more, send the request again"`
+	Incomplete []string `json:"incomplete,omitempty" doc:"Servers that could not be asked in full"`
+}
+
+// query is what the operator is asked for.
+func (r *Redrive) query(sees func(string) bool) operator.DeadQuery {
+	q := operator.DeadQuery{
+		BizType: r.BizType, Sees: sees, Error: r.Error, Restored: r.Restored, SameKey: r.SameKey,
+		Limit: int(r.Limit), PerSecond: int(r.PerSecond), DryRun: r.DryRun,
+	}
+	if r.Since != nil {
+		q.Since = r.Since.Time
+	}
+	if r.Until != nil {
+		q.Until = r.Until.Time
+	}
+	return q
+}
+
+func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redrive }) (done Redriven, err error) {
+	of := in.Body
+	c.object = "dead tasks of " + cmp.Or(line(of.BizType), "all biz types of the token")
+	switch {
+	case (of.BizType != "") == of.All:
+		return done, invalid("biz_type", "name a biz_type, or set all to true")
+	case of.BizType != "" && !c.sees(of.BizType):
+		return done, noType(of.BizType)
+	}
+	people, err := a.backend.people.get(ctx)
+	if err != nil {
+		return done, err
+	}
+	redrive := func() (operator.Redriven, error) { return people.RedriveDead(ctx, of.query(c.filter())) }
+	var n operator.Redriven
+	if of.DryRun {
+		n, err = widely(a, redrive)
+	} else {
+		n, err = redrive()
+	}
+	done = Redriven{Redriven: n.Tasks, Left: n.Left, DryRun: of.DryRun, Complete: !n.More && err == nil}
+	if done.Incomplete, err = c.incomplete(err, n.Tasks > 0); err != nil {
+		return done, addProblem(err, of.BizType, "since")
+	}
+	c.outcome = fmt.Sprintf("%d redriven, complete %t, dry run %t", n.Tasks, done.Complete, of.DryRun)
+	return done, nil
 }

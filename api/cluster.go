@@ -4,9 +4,10 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // cluster registers the operations that show nodes and tables. They are of all biz types at once, so a token for some of
@@ -66,17 +67,17 @@ type Nodes struct {
 	Incomplete bool        `json:"incomplete,omitempty" doc:"Something could not be asked: the log of the node that answers says what"`
 }
 
-func (a *API) listNodes(ctx context.Context, c *call, in *groupQuery) (*body[Nodes], error) {
+func (a *API) listNodes(ctx context.Context, c *call, in *groupQuery) (out Nodes, err error) {
 	groups, err := a.cfg.Cluster.List(ctx, in.Group, nil)
 	if err != nil && len(groups) == 0 {
-		return nil, unasked(err)
+		return out, unasked(err)
 	}
 	c.cause = err
-	out := Nodes{Groups: []NodeGroup{}, Incomplete: err != nil}
+	out = Nodes{Groups: []NodeGroup{}, Incomplete: err != nil}
 	for _, g := range groups {
 		out.Groups = append(out.Groups, groupOf(g))
 	}
-	return &body[Nodes]{out}, nil
+	return out, nil
 }
 
 // unasked is the problem of a cluster that could not be asked at all.
@@ -87,7 +88,7 @@ func unasked(err error) error {
 	return &failure{problem(http.StatusServiceUnavailable, "unavailable", "etcd or the databases can't be asked now: repeat the request later; the node's log has the cause").after(retrySoon), err}
 }
 
-func groupOf(g cluster.Group) NodeGroup {
+func groupOf(g operator.Group) NodeGroup {
 	out := NodeGroup{Group: g.Group, Nodes: []Node{}}
 	for _, n := range g.Nodes {
 		out.Nodes = append(out.Nodes, nodeOf(n))
@@ -131,13 +132,13 @@ type Tables struct {
 	Incomplete bool         `json:"incomplete,omitempty" doc:"Not all could be counted: the log of the node that answers says why"`
 }
 
-func (a *API) listTables(ctx context.Context, c *call, in *tablesQuery) (*body[Tables], error) {
-	groups, err := widely(a, func() ([]cluster.Tables, error) { return a.cfg.Cluster.Tables(ctx, in.Group, in.Counts) })
+func (a *API) listTables(ctx context.Context, c *call, in *tablesQuery) (out Tables, err error) {
+	groups, err := widely(a, func() ([]operator.Tables, error) { return a.cfg.Cluster.Owned(ctx, in.Group, in.Counts) })
 	if err != nil && groups == nil {
-		return nil, unasked(err)
+		return out, unasked(err)
 	}
 	c.cause = err
-	out := Tables{Groups: []TableGroup{}, Incomplete: err != nil}
+	out = Tables{Groups: []TableGroup{}, Incomplete: err != nil}
 	for _, g := range groups {
 		group := TableGroup{Group: g.Group, Tables: g.Tables, Owned: g.Owned, Shares: []TableShare{}}
 		for _, s := range g.Shares {
@@ -145,5 +146,59 @@ func (a *API) listTables(ctx context.Context, c *call, in *tablesQuery) (*body[T
 		}
 		out.Groups = append(out.Groups, group)
 	}
-	return &body[Tables]{out}, nil
+	return out, nil
+}
+
+// stats registers the operation that counts tasks.
+func (a *API) stats() {
+	register(a, operation{
+		id: "get_stats", method: http.MethodGet, path: "/stats", tag: "cluster", needs: apitoken.Read, connects: true, summary: "Count tasks by biz type and status",
+		about: "Counts about 10000 tasks of each status, those of all biz types together: if there are more, the status is in at_least. For watching, use the metrics " +
+			"of the nodes.",
+	}, a.getStats)
+}
+
+// Counts are the tasks of a biz type by status.
+type Counts struct {
+	BizType   string `json:"biz_type" example:"order.close"`
+	Pending   int    `json:"pending"`
+	Claimed   int    `json:"claimed"`
+	Done      int    `json:"done" doc:"Those that are not purged yet"`
+	Cancelled int    `json:"cancelled"`
+	Dead      int    `json:"dead"`
+	OverdueMS int64  `json:"overdue_ms" doc:"How long ago the earliest pending task was due; 0: none is due"`
+}
+
+// Stats are the counts of all biz types that a token is for.
+type Stats struct {
+	BizTypes   []Counts `json:"biz_types"`
+	AtLeast    []Status `json:"at_least,omitempty" doc:"Statuses with more tasks than were counted: there are at least as many as their counts say"`
+	Incomplete []string `json:"incomplete,omitempty" doc:"Servers that could not be asked in full: their tasks are not counted"`
+}
+
+func (a *API) getStats(ctx context.Context, c *call, _ *struct{}) (out Stats, err error) {
+	people, err := a.backend.people.get(ctx)
+	if err != nil {
+		return out, err
+	}
+	var more []tocsin.Status
+	counts, err := widely(a, func() (counts []operator.Stats, err error) {
+		counts, more, err = people.StatsUpTo(ctx, tocsin.Pending, tocsin.Claimed, tocsin.Done, tocsin.Cancelled, tocsin.Dead)
+		return counts, err
+	})
+	out.BizTypes = []Counts{}
+	for _, status := range more {
+		out.AtLeast = append(out.AtLeast, Status(status.String()))
+	}
+	if out.Incomplete, err = c.incomplete(err, len(counts) > 0); err != nil {
+		return out, err
+	}
+	for _, s := range counts {
+		if c.sees(s.BizType) {
+			out.BizTypes = append(out.BizTypes, Counts{
+				BizType: s.BizType, Pending: s.Pending, Claimed: s.Claimed, Done: s.Done, Cancelled: s.Cancelled, Dead: s.Dead, OverdueMS: int64(s.Overdue * 1000),
+			})
+		}
+	}
+	return out, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
@@ -58,7 +58,7 @@ func (l *lines) String() string {
 
 // limits are those of an API under test.
 func limits(c *tocsintest.Cluster) api.Config {
-	view := cluster.New(cluster.Config{Tables: c.Config, ByRows: true, Grace: time.Minute, Pages: cluster.Asker{Client: http.DefaultClient, Scheme: "http"}})
+	view := operator.View{Tables: c.Config, ByRows: true, Grace: time.Minute, Pages: operator.Asker{Client: http.DefaultClient, Scheme: "http"}}
 	return api.Config{Tables: c.Config, Cluster: view, Body: 64 << 10, Rate: 100_000, Timeout: time.Minute, Drain: time.Minute}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,17 +29,6 @@ type metrics struct {
 	took     *prometheus.HistogramVec
 	refusals map[string]prometheus.Counter // by reason
 	inFlight prometheus.Gauge
-
-	mu sync.Mutex
-	of map[served]measured // guarded by mu; looked up once for each operation and class
-}
-
-// served is an operation and the class of its answer.
-type served struct{ operation, class string }
-
-type measured struct {
-	requests prometheus.Counter
-	took     prometheus.Observer
 }
 
 // newMetrics registers the metrics; r may be nil.
@@ -50,7 +38,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return prometheus.Opts{Namespace: "tocsin", Subsystem: "api", Name: name, Help: help}
 	}
 	m := &metrics{
-		refusals: map[string]prometheus.Counter{}, of: map[served]measured{},
+		refusals: map[string]prometheus.Counter{},
 		requests: f.NewCounterVec(prometheus.CounterOpts(opts("requests_total",
 			"Requests answered, by operation (none: it was refused before one was found) and class of the status: 2xx, 4xx, 5xx.")), []string{"operation", "class"}),
 		took: f.NewHistogramVec(prometheus.HistogramOpts{
@@ -67,27 +55,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// begin counts a request as under way.
-func (m *metrics) begin() { m.inFlight.Inc() }
-
 // end counts an answer.
 func (m *metrics) end(c *call, status int, took time.Duration) {
 	m.inFlight.Dec()
-	of := m.find(served{cmp.Or(c.operation, noOperation), strconv.Itoa(cmp.Or(status, http.StatusOK)/100) + "xx"})
-	of.requests.Inc()
-	of.took.Observe(took.Seconds())
+	operation := cmp.Or(c.operation, noOperation)
+	m.requests.WithLabelValues(operation, strconv.Itoa(cmp.Or(status, http.StatusOK)/100)+"xx").Inc()
+	m.took.WithLabelValues(operation).Observe(took.Seconds())
 	if refused := m.refusals[reasons[c.code]]; refused != nil {
 		refused.Inc()
 	}
-}
-
-func (m *metrics) find(s served) measured {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	found, ok := m.of[s]
-	if !ok {
-		found = measured{m.requests.WithLabelValues(s.operation, s.class), m.took.WithLabelValues(s.operation)}
-		m.of[s] = found
-	}
-	return found
 }

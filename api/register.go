@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -33,8 +34,19 @@ type operation struct {
 // everywhere are the refusals of every operation.
 var everywhere = []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
-// register adds an operation. An error of do becomes a problem.
-func register[I, O any](a *API, op operation, do func(context.Context, *call, *I) (*O, error)) {
+// body is an answer.
+type body[T any] struct{ Body T }
+
+// register adds an operation whose answer is a body alone.
+func register[I, O any](a *API, op operation, do func(context.Context, *call, *I) (O, error)) {
+	registerWhole(a, op, func(ctx context.Context, c *call, in *I) (*body[O], error) {
+		out, err := do(ctx, c, in)
+		return &body[O]{out}, err
+	})
+}
+
+// registerWhole adds an operation whose answer has a status or headers too. An error of do becomes a problem.
+func registerWhole[I, O any](a *API, op operation, do func(context.Context, *call, *I) (*O, error)) {
 	h := huma.Operation{
 		OperationID: op.id, Method: op.method, Path: "/v1" + op.path, Summary: op.summary, Description: op.describe(), Tags: []string{op.tag},
 		DefaultStatus: op.status, Errors: append(slices.Clone(everywhere), op.errors...), Middlewares: huma.Middlewares{a.admit(op)},
@@ -135,4 +147,40 @@ func asProblem(err error) *Problem {
 		return p
 	}
 	return problemOf(err)
+}
+
+// open lets answers have further properties in openapi.yaml, as later versions may add some. Requests may not.
+func open(doc *huma.OpenAPI) {
+	asked := map[string]bool{}
+	for _, item := range doc.Paths {
+		for _, op := range []*huma.Operation{item.Post, item.Put} {
+			if op == nil || op.RequestBody == nil {
+				continue
+			}
+			for _, content := range op.RequestBody.Content {
+				reach(doc.Components.Schemas.Map(), content.Schema, asked)
+			}
+		}
+	}
+	for name, s := range doc.Components.Schemas.Map() {
+		if !asked[name] && s.AdditionalProperties == false {
+			s.AdditionalProperties = nil
+		}
+	}
+}
+
+// reach notes the schemas that a schema refers to, by name.
+func reach(all map[string]*huma.Schema, s *huma.Schema, found map[string]bool) {
+	if s == nil {
+		return
+	}
+	name := s.Ref[strings.LastIndex(s.Ref, "/")+1:]
+	if name != "" && !found[name] {
+		found[name] = true
+		reach(all, all[name], found)
+	}
+	reach(all, s.Items, found)
+	for _, property := range s.Properties {
+		reach(all, property, found)
+	}
 }

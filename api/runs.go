@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
-// runs registers the operations that show the attempts of tasks.
+// runs registers the operations that show the attempts of tasks, and the history of a schedule.
 func (a *API) runs() {
 	register(a, operation{
 		id: "list_task_runs", method: http.MethodGet, path: "/tasks/{id}/runs", tag: "tasks", needs: apitoken.Read, connects: true,
@@ -20,6 +20,13 @@ func (a *API) runs() {
 			"task, if that is purged first.",
 		errors: []int{http.StatusNotFound},
 	}, a.listTaskRuns)
+	register(a, operation{
+		id: "list_schedule_runs", method: http.MethodGet, path: "/schedules/{name}/runs", tag: "schedules", needs: apitoken.Read, connects: true,
+		summary: "Say what became of the runs of a schedule",
+		about: "runs is the history: one entry for each attempt, the latest first. Pages may be short: go on until there is no next_cursor. unsettled, on the first page " +
+			"alone, are runs that are pending or being delivered, the first to be delivered first, at most limit of them. A run that is tried again is in both.",
+		errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.listScheduleRuns)
 }
 
 // runsQuery says which runs of a task to list.
@@ -64,52 +71,98 @@ type Runs struct {
 	NextCursor string `json:"next_cursor,omitempty" doc:"Where the next page begins; left out on the last page"`
 }
 
-func (a *API) listTaskRuns(ctx context.Context, c *call, in *runsQuery) (*body[Runs], error) {
+func (a *API) listTaskRuns(ctx context.Context, c *call, in *runsQuery) (page Runs, err error) {
 	id, err := byID{in.ID}.jobID()
 	if err != nil {
-		return nil, err
+		return page, err
 	}
-	filter := "runs of " + id.String()
-	after, err := readCursor(in.Cursor, filter)
-	if err != nil {
-		return nil, err
-	}
-	page, err := a.runsOf(ctx, c, id, in.Limit, after)
-	if err != nil {
-		return nil, err
-	}
-	out := Runs{Runs: []Run{}}
-	for _, r := range page {
-		out.Runs = append(out.Runs, runOf(r))
-	}
-	if len(page) == in.Limit {
-		out.NextCursor = cursor(operator.Place{JobID: tocsin.JobID(page[len(page)-1].ID)}, filter)
-	}
-	return &body[Runs]{out}, nil
-}
-
-// runsOf reads runs of a task that the caller may see. If its row has been purged, the biz type is read from its runs.
-func (a *API) runsOf(ctx context.Context, c *call, id tocsin.JobID, limit int, after *operator.Place) ([]operator.Run, error) {
 	client, err := a.backend.client.get(ctx)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
-	people, err := a.backend.people.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_, gone := a.read(ctx, c, client, id)
+	_, gone := a.read(ctx, c, client, id) // the row may have been purged: then the biz type is read from the runs
 	if p := (*Problem)(nil); gone != nil && !errors.As(gone, &p) || id.Table() >= client.Layout().Total() {
-		return nil, gone
+		return page, gone
 	}
-	q := operator.RunsQuery{JobID: id, Limit: limit}
+	page, err = a.pageOfRuns(ctx, c, operator.RunsQuery{JobID: id, Limit: in.Limit}, in.Cursor, "runs of "+id.String())
+	if err == nil && gone != nil && len(page.Runs) == 0 && in.Cursor == "" {
+		err = gone
+	}
+	return page, err
+}
+
+// pageOfRuns reads the runs that the caller may see.
+func (a *API) pageOfRuns(ctx context.Context, c *call, q operator.RunsQuery, from, filter string) (page Runs, err error) {
+	after, err := readCursor(from, filter)
+	if err != nil {
+		return page, err
+	}
 	if after != nil {
 		q.Before = uint64(after.JobID)
 	}
-	runs, err := people.Runs(ctx, q)
-	runs = slices.DeleteFunc(runs, func(r operator.Run) bool { return !c.sees(r.BizType) })
-	if err == nil && gone != nil && len(runs) == 0 && after == nil {
-		err = gone
+	people, err := a.backend.people.get(ctx)
+	if err != nil {
+		return page, err
 	}
-	return runs, err
+	runs, err := people.Runs(ctx, q)
+	page.Runs = []Run{}
+	for _, r := range runs {
+		if c.sees(r.BizType) { // a schedule may have had another one
+			page.Runs = append(page.Runs, runOf(r))
+		}
+	}
+	if len(runs) == q.Limit {
+		page.NextCursor = cursor(operator.Place{JobID: tocsin.JobID(runs[q.Limit-1].ID)}, filter)
+	}
+	return page, err
+}
+
+// OpenRun is a run that is pending or being delivered.
+type OpenRun struct {
+	JobID      ID     `json:"job_id" doc:"Of the task that the run is"`
+	For        string `json:"for" enum:"fire_time,backfill,run_now" doc:"What it was made for"`
+	FireTime   *Time  `json:"fire_time,omitempty" doc:"The time that the run is for, without jitter; left out for run_now"`
+	DueTime    Time   `json:"due_time" doc:"As it was made, with the schedule's jitter"`
+	Status     string `json:"status" enum:"pending,claimed"`
+	ActionTime Time   `json:"action_time" doc:"When it is delivered, or delivered again; while it is claimed, until when"`
+	Attempts   int    `json:"attempts" doc:"That have ended"`
+}
+
+// ScheduleRuns is a page of the history of a schedule, and on the first page what comes before it.
+type ScheduleRuns struct {
+	Unsettled []OpenRun `json:"unsettled,omitzero" required:"false" doc:"Of the first page: runs that are not settled"`
+	Runs
+}
+
+// openRuns reads the runs that are not settled.
+func openRuns(ctx context.Context, timers *schedule.Schedules, name string, limit int) ([]OpenRun, error) {
+	found, err := timers.OpenRuns(ctx, name, limit)
+	open := make([]OpenRun, len(found))
+	for i, r := range found {
+		open[i] = OpenRun{
+			JobID: idOf(uint64(r.JobID)), For: string(r.For), DueTime: Time{r.Due}, Status: r.Status.String(), ActionTime: Time{r.Action}, Attempts: r.Attempts,
+		}
+		if !r.Time.IsZero() {
+			open[i].FireTime = &Time{r.Time}
+		}
+	}
+	return open, err
+}
+
+func (a *API) listScheduleRuns(ctx context.Context, c *call, in *struct {
+	BySchedule
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Runs of a page at most, and open ones"`
+	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the page before"`
+}) (page ScheduleRuns, err error) {
+	timers, found, err := a.timer(ctx, c, in.BySchedule)
+	if err != nil {
+		return page, err
+	}
+	page.Runs, err = a.pageOfRuns(ctx, c, operator.RunsQuery{Schedule: uint64(found.ID), Limit: in.Limit}, in.Cursor, "runs of schedule "+found.ID.String())
+	if err == nil && in.Cursor == "" {
+		if page.Unsettled, err = openRuns(ctx, timers, in.Name, in.Limit); err != nil {
+			err = scheduleProblem(err, in.Name, found.BizType)
+		}
+	}
+	return page, err
 }

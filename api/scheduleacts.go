@@ -12,19 +12,19 @@ import (
 // scheduleActs registers the operations that activate and deactivate schedules, and make runs by hand.
 func (a *API) scheduleActs() {
 	missing := []int{http.StatusNotFound, http.StatusConflict}
-	register(a, operation{
+	registerWhole(a, operation{
 		id: "activate_schedule", method: http.MethodPost, path: "/schedules/{name}:activate", tag: "schedules", needs: apitoken.Write,
 		summary: "Let a schedule make runs again",
 		about:   "For fire times from now on; what was missed meanwhile is not made up for. A schedule that is active is returned as it is.",
 		errors:  missing,
 	}, a.turn((*schedule.Schedules).Activate, "activated", "active already"))
-	register(a, operation{
+	registerWhole(a, operation{
 		id: "deactivate_schedule", method: http.MethodPost, path: "/schedules/{name}:deactivate", tag: "schedules", needs: apitoken.Write,
 		summary: "Keep a schedule from making runs",
 		about:   "Cancels its pending runs. Those in delivery go on, and so do runs by hand and backfills. A schedule that is inactive is returned as it is.",
 		errors:  missing,
 	}, a.turn((*schedule.Schedules).Deactivate, "deactivated", "inactive already"))
-	register(a, operation{
+	registerWhole(a, operation{
 		id: "run_schedule", method: http.MethodPost, path: "/schedules/{name}:run", tag: "schedules", needs: apitoken.Write, status: http.StatusCreated,
 		summary: "Make a run that is due now",
 		about: "Whatever the state of the schedule is. Each request makes a run, except one that repeats the Idempotency-Key of another: as long as that run is stored and not " +
@@ -125,15 +125,15 @@ type Backfilled struct {
 func (a *API) backfillSchedule(ctx context.Context, c *call, in *struct {
 	BySchedule
 	Body Backfill
-}) (*body[Backfilled], error) {
+}) (out Backfilled, err error) {
 	timers, read, err := a.timer(ctx, c, in.BySchedule)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	done, err := timers.Backfill(ctx, in.Name, in.Body.From.Time, in.Body.To.Time, in.Body.DryRun)
 	if err != nil {
-		return nil, scheduleProblem(err, in.Name, read.BizType)
+		return out, scheduleProblem(err, in.Name, read.BizType)
 	}
 	c.outcome = fmt.Sprintf("%d runs made, %d there, dry run %t", done.Made, done.There, in.Body.DryRun)
-	return &body[Backfilled]{Backfilled{fireTimesOf(done.Times), done.Made, done.There, in.Body.DryRun}}, nil
+	return Backfilled{fireTimesOf(done.Times), done.Made, done.There, in.Body.DryRun}, nil
 }

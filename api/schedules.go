@@ -19,7 +19,7 @@ func (a *API) schedules() {
 		about:   "In the order of their names. Pages may be short: go on until there is no next_cursor.",
 		errors:  []int{http.StatusNotFound},
 	}, a.listSchedules)
-	register(a, operation{
+	registerWhole(a, operation{
 		id: "get_schedule", method: http.MethodGet, path: "/schedules/{name}", tag: "schedules", needs: apitoken.Read,
 		summary: "Get a schedule", errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.getSchedule)
@@ -57,28 +57,28 @@ type Schedules struct {
 	Incomplete []string   `json:"incomplete,omitempty" doc:"Servers that could not be asked in full: their schedules may be missing"`
 }
 
-func (a *API) listSchedules(ctx context.Context, c *call, in *schedulesQuery) (*body[Schedules], error) {
+func (a *API) listSchedules(ctx context.Context, c *call, in *schedulesQuery) (page Schedules, err error) {
 	if in.BizType != "" && !c.sees(in.BizType) {
-		return nil, noType(in.BizType)
+		return page, noType(in.BizType)
 	}
 	after := ""
 	if in.Cursor != "" {
 		place, err := unseal(in.Cursor, in.filter())
 		if err != nil || name.CheckLower("name", string(place)) != nil {
-			return nil, cmp.Or(err, badCursor(foreignCursor))
+			return page, cmp.Or(err, badCursor(foreignCursor))
 		}
 		after = string(place)
 	}
 	timers, err := a.backend.timers.get(ctx)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
 	found, err := timers.List(ctx, schedule.Query{
 		App: in.App, BizType: in.BizType, Sees: c.filter(), State: schedule.State(in.State), After: after, Limit: in.Limit + 1,
 	})
-	page := Schedules{Schedules: make([]Schedule, min(len(found), in.Limit))}
+	page.Schedules = make([]Schedule, min(len(found), in.Limit))
 	if page.Incomplete, err = c.incomplete(err, len(found) > 0); err != nil {
-		return nil, addProblem(err, in.BizType, "")
+		return page, addProblem(err, in.BizType, "")
 	}
 	for i := range page.Schedules {
 		page.Schedules[i] = scheduleOf(found[i])
@@ -86,25 +86,24 @@ func (a *API) listSchedules(ctx context.Context, c *call, in *schedulesQuery) (*
 	if len(found) > in.Limit {
 		page.NextCursor = seal([]byte(found[in.Limit-1].Name), in.filter())
 	}
-	return &body[Schedules]{page}, nil
+	return page, nil
 }
 
 // timer reads a schedule that the caller may see.
-func (a *API) timer(ctx context.Context, c *call, of BySchedule) (*schedule.Schedules, schedule.Schedule, error) {
+func (a *API) timer(ctx context.Context, c *call, of BySchedule) (timers *schedule.Schedules, found schedule.Schedule, err error) {
 	c.object = "schedule " + line(of.Name)
 	if name.CheckLower("name", of.Name) != nil {
-		return nil, schedule.Schedule{}, noSchedule(of.Name)
+		return nil, found, noSchedule(of.Name)
 	}
-	timers, err := a.backend.timers.get(ctx)
-	if err != nil {
-		return nil, schedule.Schedule{}, err
+	if timers, err = a.backend.timers.get(ctx); err != nil {
+		return nil, found, err
 	}
-	found, err := timers.Get(ctx, of.Name)
+	found, err = timers.Get(ctx, of.Name)
 	switch {
 	case errors.Is(err, schedule.ErrNotFound), err == nil && !c.sees(found.BizType):
 		return nil, schedule.Schedule{}, noSchedule(of.Name)
 	case err != nil:
-		return nil, schedule.Schedule{}, err
+		return nil, found, err
 	}
 	c.object += " of " + found.BizType
 	return timers, found, nil
@@ -127,14 +126,11 @@ type FireTimes struct {
 func (a *API) listFireTimes(ctx context.Context, c *call, in *struct {
 	BySchedule
 	N int `query:"n" minimum:"1" maximum:"100" default:"10" doc:"How many at most"`
-}) (*body[FireTimes], error) {
+}) (out FireTimes, err error) {
 	_, found, err := a.timer(ctx, c, in.BySchedule)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	fires, err := found.Following(found.ReadAt, in.N)
-	if err != nil {
-		return nil, err
-	}
-	return &body[FireTimes]{FireTimes{ScheduleState(found.State), fireTimesOf(fires)}}, nil
+	return FireTimes{ScheduleState(found.State), fireTimesOf(fires)}, err
 }

@@ -125,6 +125,3 @@ func taskOf(i tocsin.Info) Task {
 	t.Headers, _ = i.Headers.All() // written by plain SQL they may be none
 	return t
 }
-
-// body is an answer.
-type body[T any] struct{ Body T }

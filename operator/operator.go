@@ -1,10 +1,14 @@
-// Package operator has what operators do to the tasks of a running cluster: find the tasks in a status, count them,
-// redrive and bury them, and pause biz types. The tocsin commands use it, and other programs may too.
+// Package operator has what people do with a running cluster, and ask of it. The command tocsin and the HTTP API use it, and other
+// programs may too.
 //
-//	Operator --> every server at once --> 64 tables together --> a page of each
+//	Operator --> every server at once --> 64 tables together --> a page of each: find, count, redrive and bury tasks, pause biz types
 //
-// It is the authority for what such an operation means over all tables. It needs only MySQL, no etcd and no node, and the
-// rights of the role biz (see ddl.Grants). For tasks of one biz_id, package tocsin's Client is quicker.
+//	etcd, or the node tables ---+
+//	owner rows, policies -------+--> View --> nodes, tables, why a task waits (Answer), what is not healthy (Check)
+//	status pages of nodes ------+--> Watch --> what the nodes deliver now (Activity)
+//
+// It is the authority for what such an operation means over all tables, and for what is said of a cluster and of a task. An Operator
+// needs only MySQL, and the rights of the role biz (see ddl.Grants). For tasks of one biz_id, package tocsin's Client is quicker.
 //
 // On failure: a call returns what it could do beside an error, which names the servers, databases and tables that could
 // not be asked. Nothing is half done: each batch is one statement or transaction.
@@ -49,11 +53,7 @@ func (o *Operator) Pause(ctx context.Context, bizType string, paused bool) (bizt
 
 // BizTypes returns the stored policies, with the defaults filled in.
 func (o *Operator) BizTypes(ctx context.Context) ([]biztype.Policy, error) {
-	policies, err := biztype.Load(ctx, o.cfg)
-	for i, p := range policies {
-		policies[i] = p.WithDefaults()
-	}
-	return policies, err
+	return Policies(ctx, o.cfg)
 }
 
 // numbers returns the number of one biz type. For "" it returns the numbers that sees allows, or nil, which means all, if
@@ -76,6 +76,9 @@ func numbers(policies []biztype.Policy, name string, sees func(string) bool) ([]
 
 // ErrStatus says that a task is not in the status that the operation is for; it was not changed.
 var ErrStatus = errors.New("the task's status does not allow it")
+
+// Partial is the error beside an incomplete result. Its text has what went wrong on each server.
+type Partial = store.Partial
 
 // refusal is an error of one line that is a kind of error.
 type refusal struct {

@@ -59,7 +59,7 @@ func TestARedriveTakesWhatItsQueryNamesAndNoMore(t *testing.T) {
 		"a limit out of reach": {operator.DeadQuery{Limit: 20_000}, operator.Redriven{Tasks: 7, Left: 5}},
 		"restored":             {operator.DeadQuery{Restored: true}, operator.Redriven{Tasks: 5}},
 	} {
-		c.q.DryRun = true
+		c.q.DryRun, c.want.DryRun = true, true
 		if got, err := o.RedriveDead(t.Context(), c.q); got != c.want || err != nil {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
 		}

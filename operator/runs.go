@@ -33,13 +33,8 @@ type Run struct {
 	Output     string       `json:"output"`                       // at most tocsin.MaxOutput characters; of a failed attempt, its error comes first
 }
 
-// RunsQuery names runs of one task or of one schedule.
-type RunsQuery struct {
-	JobID    tocsin.JobID // 0: those of a schedule
-	Schedule uint64       // schedule_id
-	Before   uint64       // only runs with a lower ID, to page on; 0: from the latest on
-	Limit    int          // 1 to MaxRuns
-}
+// RunsQuery names runs of one task or of one schedule, at most MaxRuns.
+type RunsQuery = store.RunsQuery
 
 // Runs returns runs, the latest first. They may outlive their task or schedule. An empty result may mean that the biz
 // type keeps no history, or that the runs were purged.
@@ -50,7 +45,7 @@ func (o *Operator) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 	case (q.JobID == 0) == (q.Schedule == 0):
 		return nil, refuse(tocsin.ErrInvalid, "name a job_id or a schedule_id")
 	}
-	found, err := o.tables.Runs(ctx, store.RunsQuery(q))
+	found, err := o.tables.Runs(ctx, q)
 	if err != nil || len(found) == 0 {
 		return []Run{}, err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -63,24 +62,35 @@ func (o *Operator) stats(ctx context.Context, progress func(tables int), count c
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]map[uint64]*Stats, len(o.tables.Servers()))
-	errs := make([]error, len(parts))
-	store.EachServer(len(parts), func(server int) {
-		parts[server], errs[server] = o.statsOf(ctx, server, progress, count)
+	errs := make([]error, len(o.tables.Servers()))
+	var mu sync.Mutex
+	sums := map[uint64]*Stats{} // by the number of the biz type; guarded by mu
+	store.EachServer(len(errs), func(server int) {
+		if _, errs[server] = o.tables.MeasureSoon(ctx, server); errs[server] != nil {
+			return
+		}
+		var failed []error
+		err := store.Walk(ctx, o.tables.TablesOf(server), func(tables []int) error {
+			counts, err := count(ctx, server, tables)
+			failed = append(failed, err)
+			mu.Lock()
+			for _, c := range counts {
+				into(sums, c.Type).add(c, o.tables.Now(server))
+			}
+			mu.Unlock()
+			if progress != nil {
+				progress(len(tables))
+			}
+			return nil
+		})
+		errs[server] = store.Join(append(failed, err)...)
 	})
 	failed := store.Lacking(o.tables.Servers(), errs)
-	counted := slices.ContainsFunc(parts, func(part map[uint64]*Stats) bool { return len(part) > 0 })
-	if partial := (*Partial)(nil); errors.As(failed, &partial) && partial.All && !counted {
+	if partial := (*Partial)(nil); errors.As(failed, &partial) && partial.All && len(sums) == 0 {
 		return nil, failed
 	}
-	sums := map[uint64]*Stats{}
 	for _, p := range policies {
-		sums[p.Number] = &Stats{}
-	}
-	for _, part := range parts {
-		for number, s := range part {
-			into(sums, number).add(*s)
-		}
+		into(sums, p.Number)
 	}
 	all := make([]Stats, 0, len(sums))
 	for number, s := range sums {
@@ -91,37 +101,6 @@ func (o *Operator) stats(ctx context.Context, progress func(tables int), count c
 	return all, failed
 }
 
-// statsOf counts the tasks of one server, by the number of their biz type.
-func (o *Operator) statsOf(ctx context.Context, server int, progress func(int), count counter) (map[uint64]*Stats, error) {
-	sums := map[uint64]*Stats{}
-	if _, err := o.tables.MeasureSoon(ctx, server); err != nil {
-		return sums, err
-	}
-	var errs []error
-	err := store.Walk(ctx, o.tables.TablesOf(server), func(tables []int) error {
-		counts, failed := count(ctx, server, tables)
-		errs = append(errs, failed)
-		for _, c := range counts {
-			into(sums, c.Type).add(o.statsIn(server, c))
-		}
-		if progress != nil {
-			progress(len(tables))
-		}
-		return nil
-	})
-	return sums, store.Join(append(errs, err)...)
-}
-
-// statsIn is what one table holds.
-func (o *Operator) statsIn(server int, c store.Count) Stats {
-	s := Stats{Pending: c.Pending, Claimed: c.Claimed, Done: c.Done, Cancelled: c.Cancelled, Dead: c.Dead}
-	if c.Pending > 0 {
-		late := time.Duration(o.tables.Now(server)-c.Oldest) * time.Millisecond
-		s.Overdue = max(late, 0).Seconds()
-	}
-	return s
-}
-
 func into(sums map[uint64]*Stats, number uint64) *Stats {
 	if sums[number] == nil {
 		sums[number] = &Stats{}
@@ -129,11 +108,12 @@ func into(sums map[uint64]*Stats, number uint64) *Stats {
 	return sums[number]
 }
 
-func (s *Stats) add(t Stats) {
-	s.Pending += t.Pending
-	s.Claimed += t.Claimed
-	s.Done += t.Done
-	s.Cancelled += t.Cancelled
-	s.Dead += t.Dead
-	s.Overdue = max(s.Overdue, t.Overdue)
+// add adds what a table holds. now is the clock of its server, in Unix ms.
+func (s *Stats) add(c store.Count, now int64) {
+	s.Pending += c.Pending
+	s.Claimed += c.Claimed
+	s.Done += c.Done
+	s.Cancelled += c.Cancelled
+	s.Dead += c.Dead
+	s.Overdue = max(s.Overdue, overdue(c, now))
 }

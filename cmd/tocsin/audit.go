@@ -113,9 +113,7 @@ func (a *app) audit(ctx context.Context, f auditFlags) error {
 	}
 	report, failed := upkeep.Audit(ctx, cfg)
 	seen.end()
-	if left := f.out.once(ctx, "audit", file, report.Ended(failed == nil)); left != nil {
-		failed = errors.Join(failed, left)
-	}
+	failed = errors.Join(failed, f.out.once(ctx, "audit", file, report.Ended(failed == nil)))
 	if err := a.print(report, func(w io.Writer) { writeReport(w, report) }); err != nil {
 		return err
 	}
@@ -280,9 +278,7 @@ func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
 	}
 	defer closeOutboxes(boxes)
 	report, failed := upkeep.AuditOutboxes(ctx, upkeep.OutboxConfig{Store: tables, Outboxes: boxes, Policies: policies, Older: f.older})
-	if left := f.out.once(ctx, "audit_outbox", file, report.Ended(failed == nil)); left != nil {
-		failed = errors.Join(failed, left)
-	}
+	failed = errors.Join(failed, f.out.once(ctx, "audit_outbox", file, report.Ended(failed == nil)))
 	if err := a.print(report, func(w io.Writer) { writeOutboxReport(w, report) }); err != nil {
 		return err
 	}

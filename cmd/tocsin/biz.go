@@ -17,7 +17,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/operator"
-	"github.com/tocsinhq/tocsin/operator/cluster"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/schedule"
 )
@@ -106,12 +105,7 @@ func (a *app) policies(ctx context.Context) ([]biztype.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored, err := biztype.Load(ctx, cfg)
-	policies := make([]biztype.Policy, len(stored))
-	for i, p := range stored {
-		policies[i] = p.WithDefaults()
-	}
-	return policies, err
+	return operator.Policies(ctx, cfg)
 }
 
 func writePolicies(w io.Writer, policies []biztype.Policy) {
@@ -154,7 +148,7 @@ handler or secret), away (the target can't be reached) or busy (the target wants
 			}
 			shown := shownPolicy{Policy: policies[i]}
 			if shown.Nodes, err = v.Lanes(cmd.Context(), shown.WithDefaults().Group, shown.Name); err != nil {
-				shown.Unasked = cluster.OneLine(err)
+				shown.Unasked = operator.OneLine(err)
 			}
 			return a.showPolicy(shown)
 		},
@@ -164,8 +158,8 @@ handler or secret), away (the target can't be reached) or busy (the target wants
 // shownPolicy is the JSON of `biz show`.
 type shownPolicy struct {
 	biztype.Policy
-	Nodes   []cluster.Lane `json:"nodes,omitempty"`
-	Unasked string         `json:"nodes_not_asked,omitempty"` // why
+	Nodes   []operator.Lane `json:"nodes,omitempty"`
+	Unasked string          `json:"nodes_not_asked,omitempty"` // why
 }
 
 func (a *app) showPolicy(p shownPolicy) error {
@@ -187,7 +181,7 @@ func (a *app) showPolicy(p shownPolicy) error {
 }
 
 // laneState says whether tasks begin on a node, and what keeps them from it.
-func laneState(n cluster.Lane) string {
+func laneState(n operator.Lane) string {
 	l := n.Lane
 	switch {
 	case n.Error != "":

@@ -19,7 +19,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/why"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/webhook"
 )
@@ -65,7 +64,7 @@ func TestTasksOfOneBizIDInTurn(t *testing.T) {
 	s.serve("one")
 	s.serve("two")
 	<-begun
-	s.until(ids[5], why.Turn, nil, "it waits for job "+ids[0].String()+" of the same biz_id")
+	s.until(ids[5], operator.StateTurn, nil, "it waits for job "+ids[0].String()+" of the same biz_id")
 	close(goOn)
 	s.waitFor("all tasks are done", func() bool { return s.counted("status = 2") == len(ids) })
 	mu.Lock()

@@ -8,17 +8,14 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/wait"
-	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -31,56 +28,16 @@ func newCluster(a *app) *cobra.Command {
 var errNoOwners = errors.New("nobody owns tables, as layout.ownership of the config is rows: there is nothing to plan, drain or adopt; " +
 	"`tocsin cluster nodes` shows the nodes, and SIGTERM ends one")
 
-// owners reads the config file, and refuses one with which nobody owns tables.
-func (a *app) owners() (config.File, error) {
-	file, err := a.load()
-	if err == nil && file.Layout.Ownership == ddl.ByRows {
-		err = errNoOwners
-	}
-	return file, err
-}
-
-// etcdOf reads where etcd is and under which cluster id the keys stand, whoever owns tables.
-func etcdOf(file config.File) (node.EtcdConfig, string, error) {
-	cfg, err := file.EtcdConfig()
-	cluster := file.Tocsin().Cluster
-	switch {
-	case err != nil:
-		return cfg, "", err
-	case len(cfg.Endpoints) == 0:
-		return cfg, "", errors.New("the config names no etcd.endpoints, where the nodes are registered")
-	case cluster == "":
-		return cfg, "", errors.New("the config names no cluster, under which the nodes are registered in etcd")
-	}
-	return cfg, cluster, nil
-}
-
-// registryOf opens the keys of a config file's cluster, whoever owns tables.
-func registryOf(ctx context.Context, file config.File) (*assign.Registry, error) {
-	cfg, cluster, err := etcdOf(file)
-	if err != nil {
-		return nil, err
-	}
-	return assign.OpenRegistry(ctx, cfg, cluster, file.Tocsin().Layout.Total())
-}
-
-// registry opens the cluster's keys. They are the caller's to close.
-func (a *app) registry(ctx context.Context) (*assign.Registry, error) {
-	file, err := a.owners()
-	if err != nil {
-		return nil, err
-	}
-	return registryOf(ctx, file)
-}
-
-// withRegistry runs one call.
+// withRegistry runs one call with the cluster's keys, if nodes own tables.
 func (a *app) withRegistry(ctx context.Context, work func(*assign.Registry) error) error {
-	keys, err := a.registry(ctx)
+	file, err := a.load()
 	if err != nil {
 		return err
 	}
-	defer keys.Close()
-	return work(keys)
+	if file.Layout.Ownership == ddl.ByRows {
+		return errNoOwners
+	}
+	return viewOf(file).AskEtcd(ctx, work)
 }
 
 // groupOf finds the group of a node. Ids end in chance, so no two groups have the same.
@@ -298,7 +255,7 @@ func awaitDrained(ctx context.Context, keys *assign.Registry, d *drained, timeou
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("node %s still has %s after %s, %s, and drains on: what it has in hand there is not stored yet, see its log",
-				d.Node, plural(len(left), "table"), timeout, ranges(cluster.Ranges(left)))
+				d.Node, plural(len(left), "table"), timeout, ranges(operator.Ranges(left)))
 		}
 		if err := wait.For(ctx, drainEvery); err != nil {
 			return err
@@ -353,41 +310,4 @@ func (a *app) identity(ctx context.Context) (assign.Identity, error) {
 		return assign.Identity{}, err
 	}
 	return assign.NewIdentity(db.Identity(), cfg), db.Close()
-}
-
-// identityInEtcd returns the identity of the databases that answer, and an error if
-// etcd has bound the cluster to another.
-func (a *app) identityInEtcd(ctx context.Context) (own string, err error) {
-	cfg, err := a.cluster()
-	if err != nil {
-		return "", err
-	}
-	err = a.withIdentity(ctx, func(id string, keys *assign.Registry) error {
-		own = id
-		return keys.Refuse(ctx, assign.NewIdentity(own, cfg))
-	})
-	return own, err
-}
-
-// withIdentity runs one call with the identity of the databases that answer, if they have one, and the cluster's keys.
-func (a *app) withIdentity(ctx context.Context, work func(own string, keys *assign.Registry) error) error {
-	cfg, err := a.cluster()
-	if err != nil {
-		return err
-	}
-	db, err := store.Open(cfg)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	var readers sync.WaitGroup
-	for server := range db.Servers() {
-		readers.Go(func() { _, _ = db.MeasureSoon(ctx, server) }) // reads the layout rows too; the caller asks for other errors itself
-	}
-	readers.Wait()
-	own := db.Identity()
-	if own == "" {
-		return nil
-	}
-	return a.withRegistry(ctx, func(keys *assign.Registry) error { return work(own, keys) })
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 func newClusterNodes(a *app) *cobra.Command {
@@ -52,7 +52,7 @@ that a node looks at first, and LEASE LEFT is when it counts as gone unless it i
 
 const noNodes = "no nodes: start one with `tocsin serve`"
 
-func writeGroups(w io.Writer, groups []cluster.Group) {
+func writeGroups(w io.Writer, groups []operator.Group) {
 	if len(groups) == 0 {
 		fmt.Fprintln(w, noNodes)
 	}
@@ -160,12 +160,12 @@ func writeMissed(w io.Writer, id string, databases []int, meanwhile string) {
 }
 
 // writeAsked writes what the status pages said.
-func writeAsked(w io.Writer, asked []cluster.AskedNode) {
+func writeAsked(w io.Writer, asked []operator.AskedNode) {
 	if len(asked) == 0 {
 		return
 	}
 	head := []string{"ASKED", "NODE", "MODE", "VERSION", "TABLES", "WANTED", "STARTED", "IN HAND"}
-	table(w, head, asked, func(one cluster.AskedNode) []any {
+	table(w, head, asked, func(one operator.AskedNode) []any {
 		r := one.Report
 		if r == nil {
 			return []any{one.Address, oneCell(one.Error)}
@@ -219,7 +219,7 @@ func newClusterTables(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		groups, err := v.Tables(cmd.Context(), *only, *count)
+		groups, err := v.Owned(cmd.Context(), *only, *count)
 		if groups == nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func newClusterTables(a *app) *cobra.Command {
 }
 
 // writeTables draws the grid with this number of columns; 0: no grid.
-func writeTables(w io.Writer, groups []cluster.Tables, count bool, width int) {
+func writeTables(w io.Writer, groups []operator.Tables, count bool, width int) {
 	if len(groups) == 0 {
 		fmt.Fprintln(w, "no groups: start a node with `tocsin serve`")
 	}
@@ -249,14 +249,14 @@ func writeTables(w io.Writer, groups []cluster.Tables, count bool, width int) {
 }
 
 // writeShares writes a line per node. Beside a grid its mark there stands for the table numbers.
-func writeShares(w io.Writer, g cluster.Tables, count, grid bool) {
+func writeShares(w io.Writer, g operator.Tables, count, grid bool) {
 	last := "TABLE NUMBERS"
 	if grid {
 		last = "MARK"
 	}
-	marks := cluster.Marks(g.Owners)
+	marks := operator.Marks(g.Owners)
 	head := []string{"NODE", "TABLES", "PENDING", "CLAIMED", "DEAD", "OLDEST OVERDUE", last}
-	table(w, head, g.Shares, func(s cluster.Share) []any {
+	table(w, head, g.Shares, func(s operator.Share) []any {
 		row := []any{nodeName(s.Node), s.Tables, "-", "-", "-", "-", ranges(s.Ranges)}
 		if count {
 			copy(row[2:], []any{s.Pending, s.Claimed, s.Dead, overdue(s.Overdue)})
@@ -305,18 +305,18 @@ func (a *app) terminal() (width int, is bool) {
 }
 
 // writeGrid draws one character per table, a line or more per database.
-func writeGrid(w io.Writer, g cluster.Tables, width int) {
+func writeGrid(w io.Writer, g operator.Tables, width int) {
 	name := len(g.Layout.Database(g.Layout.Databases - 1))
 	digits := len(fmt.Sprint(g.Layout.Tables - 1))
 	room := width - name - digits - 3
-	for _, line := range cluster.Grid(g.Owners, cluster.Marks(g.Owners), g.Layout.Tables, room) {
+	for _, line := range operator.Grid(g.Owners, operator.Marks(g.Owners), g.Layout.Tables, room) {
 		fmt.Fprintf(w, "%-*s %*d  %s\n", name, g.Layout.Database(line.Database), digits, line.First, line.Marks)
 	}
 	fmt.Fprintln(w)
 }
 
 // nodes reads the nodes of one group, or of all if only is "".
-func (a *app) nodes(ctx context.Context, only string) ([]cluster.Group, error) {
+func (a *app) nodes(ctx context.Context, only string) ([]operator.Group, error) {
 	v, err := a.view()
 	if err != nil {
 		return nil, err
@@ -325,25 +325,34 @@ func (a *app) nodes(ctx context.Context, only string) ([]cluster.Group, error) {
 }
 
 // view asks the config's cluster.
-func (a *app) view() (cluster.View, error) {
+func (a *app) view() (operator.View, error) {
 	file, err := a.load()
 	if err != nil {
-		return cluster.View{}, err
+		return operator.View{}, err
 	}
-	cfg := cluster.Config{
+	return viewOf(file), nil
+}
+
+// viewOf asks the cluster of a config file.
+func viewOf(file config.File) operator.View {
+	etcd, err := file.EtcdConfig()
+	v := operator.View{
 		Tables: file.Tocsin(), ByRows: file.Layout.Ownership == ddl.ByRows, Grace: file.Sweep.Grace.D(), Listen: file.Node.Listen,
-		Registry: a.registry, Pages: askerOf(file),
-		Foreign: func(ctx context.Context) error { _, err := a.identityInEtcd(ctx); return err },
+		Etcd: etcd, NoEtcd: err, Pages: askerOf(file),
 	}
-	if _, _, cfg.NoEtcd = etcdOf(file); cfg.ByRows {
-		cfg.NoEtcd = errNoOwners
+	switch {
+	case err != nil:
+	case len(etcd.Endpoints) == 0:
+		v.NoEtcd = errors.New("the config names no etcd.endpoints, where the nodes are registered")
+	case v.Tables.Cluster == "":
+		v.NoEtcd = errors.New("the config names no cluster, under which the nodes are registered in etcd")
 	}
-	return cluster.New(cfg), nil
+	return v
 }
 
 // askerOf asks status pages, as the config's node.status says.
-func askerOf(file config.File) cluster.Asker {
-	as := cluster.Asker{Client: http.DefaultClient, Scheme: "http"}
+func askerOf(file config.File) operator.Asker {
+	as := operator.Asker{Client: http.DefaultClient, Scheme: "http"}
 	token, err := file.Node.Status.TokenSource()
 	if err == nil && token != nil {
 		as.Token = token()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // taker takes and drops tables without doing anything with them.
@@ -93,7 +93,7 @@ func TestClusterNodesAndTables(t *testing.T) {
 	b := s.node("orders", "host-b", 4, "order.close")
 	s.run("cluster", "nodes").says(t, "group callback: 1 node", callback, "group orders: 2 nodes", a, b,
 		"note: "+b+" has no handler for order.ship")
-	groups := decode[[]cluster.Group](t, s.run("cluster", "nodes", "--json", "--group", "orders"))
+	groups := decode[[]operator.Group](t, s.run("cluster", "nodes", "--json", "--group", "orders"))
 	if len(groups) != 1 || groups[0].Group != "orders" || len(groups[0].Nodes) != 2 {
 		t.Fatalf("got %+v", groups)
 	}
@@ -114,7 +114,7 @@ func TestClusterTablesSayWhatWaits(t *testing.T) {
 	s.set(late, "action_time = UTC_TIMESTAMP(3) - INTERVAL 90 MINUTE")
 	s.run("task", "add", "--type", "coupon.remind", "--biz-id", "1", "--in", "1h").ok(t)
 	s.run("cluster", "tables", "--group", "orders").says(t, "group orders: 8 of 8 tables owned", node+"  8       2        0        1     1h3", "  0-7")
-	groups := decode[[]cluster.Tables](t, s.run("cluster", "tables", "--json"))
+	groups := decode[[]operator.Tables](t, s.run("cluster", "tables", "--json"))
 	if len(groups) != 2 || groups[0].Group != "callback" || groups[0].Owned != 0 || groups[0].Shares[0].Pending != 1 {
 		t.Fatalf("got %+v", groups)
 	}
@@ -131,8 +131,8 @@ func TestTasksOfAPausedTypeAreNotOverdue(t *testing.T) {
 	for biz := range 4 {
 		s.run("task", "add", "--type", "coupon.remind", "--biz-id", strconv.Itoa(biz+1), "--in", "0s").ok(t)
 	}
-	share := func() cluster.Share {
-		return decode[[]cluster.Tables](t, s.run("cluster", "tables", "--group", "callback", "--json"))[0].Shares[0]
+	share := func() operator.Share {
+		return decode[[]operator.Tables](t, s.run("cluster", "tables", "--group", "callback", "--json"))[0].Shares[0]
 	}
 	if got := share(); got.Pending != 4 || got.Overdue != 0 {
 		t.Errorf("paused: got %+v", got)
@@ -157,7 +157,7 @@ func TestClusterNodesDoesNotTakeAnOutageForNoNodes(t *testing.T) {
 	if !strings.HasPrefix(r.stdout, "group orders: etcd does not say which nodes are registered\n") || strings.Contains(r.stdout, "0 nodes") {
 		t.Errorf("etcd down:\n%s", r.stdout)
 	}
-	if got := decodeText[[]cluster.Group](t, s.run("cluster", "nodes", "--json").stdout); len(got) != 1 || got[0].Nodes != nil || len(got[0].Unlisted) != 1 {
+	if got := decodeText[[]operator.Group](t, s.run("cluster", "nodes", "--json").stdout); len(got) != 1 || got[0].Nodes != nil || len(got[0].Unlisted) != 1 {
 		t.Errorf("etcd down: got %+v", got)
 	}
 
@@ -288,8 +288,8 @@ func TestClusterNodesShowsANodeInClaimMode(t *testing.T) {
 	if !strings.Contains(r.stdout, id+"  claim") || !strings.Contains(r.stdout, id+" is not registered") {
 		t.Errorf("without etcd:\n%s", r.stdout)
 	}
-	groups := decode[[]cluster.Group](t, s.run("cluster", "nodes", "--json", "--ask", page+",127.0.0.1:1"))
-	if len(groups) != 1 || len(groups[0].Unlisted) != 1 || groups[0].Unlisted[0] != (cluster.LastOwner{ID: id, Tables: 8}) || len(groups[0].Asked) != 2 ||
+	groups := decode[[]operator.Group](t, s.run("cluster", "nodes", "--json", "--ask", page+",127.0.0.1:1"))
+	if len(groups) != 1 || len(groups[0].Unlisted) != 1 || groups[0].Unlisted[0] != (operator.LastOwner{ID: id, Tables: 8}) || len(groups[0].Asked) != 2 ||
 		groups[0].Asked[0].Report.Mode != "claim" || !strings.Contains(groups[0].Asked[1].Error, "refused") {
 		t.Errorf("got %+v", groups)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/operator/cluster"
 )
 
 // moveFlags are those of every step.
@@ -216,12 +215,9 @@ func (a *app) noOwner(ctx context.Context, force bool) error {
 	if err != nil || force || len(file.Etcd.Endpoints) == 0 {
 		return err
 	}
-	var groups []cluster.Group
-	keys, err := registryOf(ctx, file)
-	if err == nil {
-		defer keys.Close()
-		groups, err = cluster.NodesIn(ctx, keys, "")
-	}
+	v := viewOf(file)
+	v.ByRows = false // a node that owns tables is in etcd, whatever this config says
+	groups, err := v.Nodes(ctx, "")
 	if err != nil {
 		return fmt.Errorf("%w: etcd must say that no node lives (--force goes on all the same)", err)
 	}

@@ -13,9 +13,8 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/doctor"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // restoreFlags are those of `ddl restore-check`.
@@ -114,16 +113,11 @@ type heldJSON struct {
 
 // marksInEtcd reads the marks of the databases that are kept in etcd. The error says why they can't be read.
 func (a *app) marksInEtcd(ctx context.Context) (marks map[int]int64, err error) {
-	file, err := a.owners()
-	if err != nil {
-		return nil, nil // nobody keeps any there
+	v, err := a.view()
+	if err != nil || v.ByRows || v.NoEtcd != nil {
+		return nil, nil // nobody keeps any there, or the config names no etcd
 	}
-	if _, _, err := etcdOf(file); err != nil {
-		return nil, nil // the config names none
-	}
-	ctx, cancel := context.WithTimeout(ctx, doctor.DefaultTimeout)
-	defer cancel()
-	err = a.withIdentity(ctx, func(own string, keys *assign.Registry) error {
+	err = v.WithIdentity(ctx, func(ctx context.Context, own string, keys *assign.Registry) error {
 		marks, err = keys.Marks(ctx, own)
 		return err
 	})
@@ -183,7 +177,7 @@ func (a *app) showRestored(all []ddl.Restored, f restoreFlags, noEtcd error) err
 			fmt.Fprintf(w, "%s: none is held or an older copy\n", plural(len(all), "database"))
 		}
 		if noEtcd != nil {
-			fmt.Fprintf(w, "warning: the marks in etcd can't be read, so only those in the databases count: %s\n", cluster.OneLine(noEtcd))
+			fmt.Fprintf(w, "warning: the marks in etcd can't be read, so only those in the databases count: %s\n", operator.OneLine(noEtcd))
 		}
 	})
 	if err == nil && waits {

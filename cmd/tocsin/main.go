@@ -26,7 +26,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // version is set when the program is built.
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	if err == nil {
 		return exitOK
 	}
-	if text := cluster.OneLine(err); text != "" {
+	if text := operator.OneLine(err); text != "" {
 		fmt.Fprintln(printed{stderr}, "tocsin: "+text)
 	}
 	return codeOf(err)

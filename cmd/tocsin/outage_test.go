@@ -17,9 +17,8 @@ import (
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/why"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 
@@ -285,7 +284,7 @@ func TestTasksWaitWithoutAnAttemptWhileTheirEndpointIsDown(t *testing.T) {
 	id := s.nodes()[0].ID
 
 	last := s.adding("coupon.remind", tasks+1, "0s")
-	s.until(last, why.TargetAway, nil, "node "+id+" can't reach the target of coupon.remind since 20", "connection refused", "it tries one task", "and the others wait, without an attempt")
+	s.until(last, operator.StateTargetAway, nil, "node "+id+" can't reach the target of coupon.remind since 20", "connection refused", "it tries one task", "and the others wait, without an attempt")
 	s.run("task", "why", last.String()).says(t, "\ntarget_away: node "+id)
 	s.run("top", "--once", "--status", page).says(t, "away")
 	s.run("biz", "show", "coupon.remind").says(t, "# "+id+": away, ", " tasks wait, since 20", ", next try 20", "connection refused")
@@ -454,7 +453,7 @@ func (s *site) mode(page string) string {
 
 // report reads a node's status page.
 func (s *site) report(page string) (*node.Report, error) {
-	return cluster.Asker{Client: http.DefaultClient, Scheme: "http"}.Ask(s.t.Context(), page)
+	return operator.Asker{Client: http.DefaultClient, Scheme: "http"}.Report(s.t.Context(), page, "/status")
 }
 
 // etcd is lost with all its data under load, and starts empty.

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // guard is who may read a page, and how. The zero value: everybody, in plain text.
@@ -41,7 +42,7 @@ func statusMux(status http.Handler, registry *prometheus.Registry, token, id fun
 	mux := http.NewServeMux()
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	mux.Handle("GET /metrics", tokened(token, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(nodeHeader, id())
+		w.Header().Set(operator.NodeHeader, id())
 		metrics.ServeHTTP(w, r)
 	})))
 	mux.Handle("GET /status", tokened(token, status))

@@ -106,9 +106,7 @@ func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tab
 	}
 	result, failed := p.Purge(ctx)
 	seen.end()
-	if left := f.out.once(ctx, "purge", file, result.Ended(failed == nil)); left != nil {
-		failed = errors.Join(failed, left)
-	}
+	failed = errors.Join(failed, f.out.once(ctx, "purge", file, result.Ended(failed == nil)))
 	label := "purge: "
 	if f.dryRun {
 		label = "purge (dry run): "

@@ -20,6 +20,7 @@ import (
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 
@@ -335,9 +336,9 @@ func (s *site) isInUse() {
 // receiver has seen.
 func (s *site) redrivesAsThePageSays(c *callbacks, steps [][]string, settled, revived, other []tocsin.JobID) {
 	s.t.Helper()
-	left := func(step []string) redriven {
-		got := decodeText[redriven](s.t, s.run(append(step, "--json")...).stdout)
-		if got.Redriven != len(other) || got.Left < len(settled)+len(revived) {
+	left := func(step []string) operator.Redriven {
+		got := decodeText[operator.Redriven](s.t, s.run(append(step, "--json")...).stdout)
+		if got.Tasks != len(other) || got.Left < len(settled)+len(revived) {
 			s.t.Errorf("%s: %+v, want %d redriven and at least %d left", step, got, len(other), len(settled)+len(revived))
 		}
 		return got
@@ -348,7 +349,7 @@ func (s *site) redrivesAsThePageSays(c *callbacks, steps [][]string, settled, re
 	if _, again, _ := c.counts(); again != 0 {
 		s.t.Errorf("%d tasks were delivered more than once before anybody asked", again)
 	}
-	if dry := decodeText[redriven](s.t, s.run(append(steps[2], "--json")...).stdout); dry.Redriven != got.Left || !dry.DryRun {
+	if dry := decodeText[operator.Redriven](s.t, s.run(append(steps[2], "--json")...).stdout); dry.Tasks != got.Left || !dry.DryRun {
 		s.t.Errorf("%+v would be redriven, want the %d that were left", dry, got.Left)
 	}
 	s.run(steps[3]...).says(s.t, strconv.Itoa(got.Left)+" dead tasks redriven")

@@ -12,7 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // byRows makes the config one of a cluster without etcd.
@@ -159,7 +159,7 @@ func TestHandlersWithoutTasksAndGroupsWithoutNodesAreShown(t *testing.T) {
 	if got := s.faults(); !slices.Equal(got, want) {
 		t.Errorf("doctor says %q, want %q", got, want)
 	}
-	groups := decode[[]cluster.Group](t, s.run("cluster", "nodes", "--json", "--group", "shop"))
+	groups := decode[[]operator.Group](t, s.run("cluster", "nodes", "--json", "--group", "shop"))
 	if len(groups) != 1 || len(groups[0].Faults) != 2 || groups[0].Faults[0].Fix == "" {
 		t.Errorf("group shop: %+v", groups)
 	}

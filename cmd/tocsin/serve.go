@@ -124,17 +124,13 @@ func (a *app) listenAPI(file config.File, address string, log *slog.Logger, r pr
 	if err != nil {
 		return nil, err
 	}
-	view, err := a.view()
-	if err != nil {
-		return nil, err
-	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("API: %w: free the port, or choose another with --api or node.api.listen", err)
 	}
 	log.Info("the API listens", "address", l.Addr().String(), "tokens", of.HasTokens(), "tls", of.TLS.Cert != "")
 	return &apiServer{api.New(api.Config{
-		Tables: file.Tocsin(), Cluster: view, Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
+		Tables: file.Tocsin(), Cluster: viewOf(file), Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
 		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Logger: log, Registerer: r,
 	}), of, l}, nil
 }

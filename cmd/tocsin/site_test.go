@@ -23,7 +23,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // asCommand makes this test program be the command: so each test runs the real
@@ -556,7 +556,7 @@ func (s *site) ownedBy(want map[string]int) {
 // nodes are the live ones of all groups.
 func (s *site) nodes() (all []assign.NodeState) {
 	s.t.Helper()
-	for _, g := range decode[[]cluster.Group](s.t, s.run("cluster", "nodes", "--json")) {
+	for _, g := range decode[[]operator.Group](s.t, s.run("cluster", "nodes", "--json")) {
 		all = append(all, g.Nodes...)
 	}
 	return all

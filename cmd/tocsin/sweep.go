@@ -112,25 +112,20 @@ func (a *app) aloneWithoutGrace(ctx context.Context, file config.File, f sweepFl
 	return nil
 }
 
-func (a *app) sweepOnce(ctx context.Context, s *node.Sweeper, file config.File, f sweepFlags) (err error) {
+func (a *app) sweepOnce(ctx context.Context, s *node.Sweeper, file config.File, f sweepFlags) error {
 	once, label := s.Sweep, "sweep: "
 	if f.dryRun {
 		once, label = s.DryRun, "sweep (dry run): "
 	}
 	result, err := once(ctx)
 	left := f.out.once(ctx, "sweep", file, result.Ended(err == nil))
-	defer func() {
-		if left != nil {
-			err = errors.Join(err, left)
-		}
-	}()
 	if err != nil && result.Took == 0 {
-		return err // nothing was swept at all: there is no result to print
+		return errors.Join(err, left) // nothing was swept at all: there is no result to print
 	}
-	if printed := a.print(result, func(w io.Writer) { fmt.Fprintf(w, "%s%s\n", label, result) }); printed != nil {
-		return printed
+	if err := a.print(result, func(w io.Writer) { fmt.Fprintf(w, "%s%s\n", label, result) }); err != nil {
+		return errors.Join(err, left)
 	}
-	return errors.Join(err, result.Err())
+	return errors.Join(err, result.Err(), left)
 }
 
 // sweepConfig is that of a sweeper, with the flags over the file. It needs no etcd and moves no rows of outboxes.

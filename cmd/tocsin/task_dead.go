@@ -124,14 +124,6 @@ func (a *app) rewrite(ctx context.Context, write func(*operator.Operator) (tocsi
 	})
 }
 
-// redriven is the JSON of a redrive of many.
-type redriven struct {
-	Redriven int  `json:"redriven"` // with dry_run: would be
-	DryRun   bool `json:"dry_run"`
-	More     bool `json:"more"`          // the limit, or the bound of a dry run, was reached
-	Left     int  `json:"restored_left"` // were seen, and a restore made them dead
-}
-
 // redriveMany redrives the dead tasks of a query.
 func (a *app) redriveMany(ctx context.Context, q operator.DeadQuery) error {
 	return using(ctx, a, operator.Open, func(o *operator.Operator) error {
@@ -142,19 +134,18 @@ func (a *app) redriveMany(ctx context.Context, q operator.DeadQuery) error {
 		if errors.Is(failed, tocsin.ErrUnknownBizType) || errors.Is(failed, tocsin.ErrInvalid) {
 			return misused(failed)
 		}
-		shown := redriven{done.Tasks, q.DryRun, done.More, done.Left}
-		return errors.Join(a.print(shown, func(w io.Writer) { writeRedriven(w, shown, q.Limit) }), failed)
+		return errors.Join(a.print(done, func(w io.Writer) { writeRedriven(w, done, q.Limit) }), failed)
 	})
 }
 
-func writeRedriven(w io.Writer, r redriven, limit int) {
+func writeRedriven(w io.Writer, r operator.Redriven, limit int) {
 	switch {
 	case !r.DryRun:
-		fmt.Fprintf(w, "%d dead tasks redriven\n", r.Redriven)
-	case r.More && r.Redriven != limit:
-		fmt.Fprintf(w, "%d+ dead tasks would be redriven\n", r.Redriven)
+		fmt.Fprintf(w, "%d dead tasks redriven\n", r.Tasks)
+	case r.More && r.Tasks != limit:
+		fmt.Fprintf(w, "%d+ dead tasks would be redriven\n", r.Tasks)
 	default:
-		fmt.Fprintf(w, "%d dead tasks would be redriven\n", r.Redriven)
+		fmt.Fprintf(w, "%d dead tasks would be redriven\n", r.Tasks)
 	}
 	if r.Left > 0 {
 		fmt.Fprintf(w, "%d left, as they may have been delivered before a restore: --restored redrives them\n", r.Left)

@@ -17,7 +17,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/runkey"
-	"github.com/tocsinhq/tocsin/internal/why"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -115,11 +114,11 @@ func (a *app) listByStatus(ctx context.Context, q operator.Query) error {
 		return err
 	}
 	return using(ctx, a, operator.Open, func(o *operator.Operator) error {
-		infos, failed := o.Find(ctx, q)
-		if len(infos) == 0 && nothingRead(failed) {
+		found, failed := o.FindPage(ctx, q)
+		if len(found.Tasks) == 0 && nothingRead(failed) {
 			return failed
 		}
-		return errors.Join(a.printTasks("no "+q.Status.String()+" tasks"+inWhat(failed), infos), failed)
+		return errors.Join(a.printTasks("no "+q.Status.String()+" tasks"+inWhat(failed), found.Tasks), failed)
 	})
 }
 
@@ -184,9 +183,9 @@ func whenText(i tocsin.Info, now time.Time) string {
 // away gives a time relative to now, in no more detail than people want.
 func away(d time.Duration) string {
 	if d < 0 {
-		return why.Short(-d) + " ago"
+		return operator.Short(-d) + " ago"
 	}
-	return "in " + why.Short(d)
+	return "in " + operator.Short(d)
 }
 
 // writeTask writes everything about one task, a field a line.
@@ -278,7 +277,7 @@ server_read_only, database_refused, older_copy, done, cancelled, dead or gone.`,
 		if err != nil {
 			return err
 		}
-		if err := a.print(answer, func(w io.Writer) { writeAnswer(w, answer) }); err != nil || answer.State != why.Gone {
+		if err := a.print(answer, func(w io.Writer) { writeAnswer(w, answer) }); err != nil || answer.State != operator.StateGone {
 			return err
 		}
 		return errSilent
@@ -287,7 +286,7 @@ server_read_only, database_refused, older_copy, done, cancelled, dead or gone.`,
 }
 
 // writeAnswer writes the task in one line, its state in the next, and each further sentence in its own.
-func writeAnswer(w io.Writer, a why.Answer) {
+func writeAnswer(w io.Writer, a operator.Answer) {
 	names := []string{"task " + a.JobID.String()}
 	if a.Task != nil {
 		names = append(names, a.Task.BizType, "biz_id "+strconv.FormatUint(a.Task.BizID, 10))

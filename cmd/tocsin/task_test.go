@@ -176,7 +176,7 @@ func TestTaskRedriveOfMany(t *testing.T) {
 	}
 	s.set(ids[11], "biz_type = 2")
 	s.run("task", "redrive", "--type", "order.close").says(t, "11 dead tasks redriven")
-	if got := decode[redriven](t, s.run("task", "redrive", "--all", "--json")); got.Redriven != 1 {
+	if got := decode[operator.Redriven](t, s.run("task", "redrive", "--all", "--json")); got.Tasks != 1 {
 		t.Errorf("got %+v", got)
 	}
 	s.run("task", "redrive", "--all").says(t, "0 dead tasks redriven")

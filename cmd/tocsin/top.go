@@ -8,25 +8,19 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/tocsinhq/tocsin/internal/top"
 	"github.com/tocsinhq/tocsin/internal/wait"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
-
-// listWithin bounds one look at etcd, or the node tables.
-const listWithin = 4 * time.Second
 
 const (
 	topInterval   = 2 * time.Second
 	leastInterval = 500 * time.Millisecond
-	listEvery     = 10 * time.Second // between two looks for nodes
 )
 
 // topFlags are those of `tocsin top`.
@@ -77,105 +71,46 @@ func (a *app) top(ctx context.Context, f topFlags) error {
 	if err != nil {
 		return err
 	}
-	w := &watch{app: a, flags: f, cluster: file.Cluster, asker: askerOf(file)}
+	w := &watch{app: a, cluster: file.Cluster, Watch: operator.Watch{View: viewOf(file), Group: f.group, Status: f.status, Interval: f.interval}}
 	if f.once {
 		return w.once(ctx)
 	}
 	return w.live(ctx)
 }
 
-// watch looks at all nodes again and again. It belongs to one goroutine.
+// watch shows what a Watch sees.
 type watch struct {
 	*app
-	asker   cluster.Asker
-	flags   topFlags
+	operator.Watch
 	cluster string
-
-	pages  []pageOfNode          // of the nodes, as last listed
-	listed time.Time             // when; zero: never
-	failed error                 // why they could not be listed then
-	before map[string]top.Sample // by address
 }
-
-// pageOfNode is where a node's metrics are.
-type pageOfNode struct{ node, group, address string }
 
 // once prints what happens within one interval.
 func (w *watch) once(ctx context.Context) error {
-	if v := w.look(ctx); len(v.Nodes) > 0 {
-		if err := wait.For(ctx, w.flags.interval); err != nil {
+	if v := w.Look(ctx); len(v.Nodes) > 0 {
+		if err := wait.For(ctx, w.Interval); err != nil {
 			return err
 		}
 	}
-	v := w.look(ctx)
-	if len(v.Nodes) == 0 && w.failed != nil {
-		return fmt.Errorf("%w; --status HOST:PORT,... asks status pages without it", w.failed) // "no nodes" would be a claim, and nothing is known
+	v := w.Look(ctx)
+	if len(v.Nodes) == 0 && w.Failed != nil {
+		return fmt.Errorf("%w; --status HOST:PORT,... asks status pages without it", w.Failed) // "no nodes" would be a claim, and nothing is known
 	}
 	if err := w.print(v, func(to io.Writer) { writeTop(to, v, w.cluster) }); err != nil {
 		return err
 	}
-	if len(v.Servers) > 0 || !slices.ContainsFunc(v.Nodes, func(n top.Node) bool { return n.Error == "" }) {
+	if len(v.Servers) > 0 || !slices.ContainsFunc(v.Nodes, func(n operator.NodeActivity) bool { return n.Error == "" }) {
 		return errSilent
 	}
 	return nil
 }
 
-func writeTop(to io.Writer, v top.View, cluster string) {
+func writeTop(to io.Writer, v operator.Activity, cluster string) {
 	for _, line := range tidied(v.Lines(cluster)) {
 		fmt.Fprintln(to, line)
 	}
 	if len(v.Nodes) == 0 {
 		fmt.Fprintln(to, noNodes)
-	}
-}
-
-// look lists the nodes if that is due, asks each for its metrics at once, and compares them with those of the last look.
-func (w *watch) look(ctx context.Context) top.View {
-	if w.listed.IsZero() || time.Since(w.listed) >= listEvery {
-		w.list(ctx)
-	}
-	now := make([]top.Sample, len(w.pages))
-	var all sync.WaitGroup
-	for i, p := range w.pages {
-		all.Go(func() { now[i] = w.sample(ctx, p) })
-	}
-	all.Wait()
-	by := make(map[string]top.Sample, len(now))
-	for _, s := range now {
-		by[s.Address+" "+s.Node] = s
-	}
-	v := top.Between(w.before, by, time.Now())
-	w.before = by
-	if w.failed != nil || w.flags.group != "" || len(w.flags.status) > 0 {
-		v.Groups = []top.Group{} // there may be nodes that were not asked
-	}
-	if w.failed != nil {
-		v.Notes = append(v.Notes, "the nodes could not be listed just now, these are the last known: "+cluster.OneLine(w.failed)+"; --status HOST:PORT,... asks status pages without it")
-	}
-	return v
-}
-
-// list finds the nodes. If that fails, those found before stay.
-func (w *watch) list(ctx context.Context) {
-	w.listed = time.Now()
-	if len(w.flags.status) > 0 {
-		w.pages = nil
-		for _, address := range w.flags.status {
-			w.pages = append(w.pages, pageOfNode{address: address})
-		}
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, listWithin)
-	defer cancel()
-	groups, err := w.nodes(ctx, w.flags.group)
-	if w.failed = err; err != nil && len(groups) == 0 {
-		return
-	}
-	w.pages = nil
-	for _, g := range groups {
-		for _, n := range g.Nodes {
-			w.pages = append(w.pages, pageOfNode{n.ID, g.Group, cluster.PageOf(n)})
-		}
 	}
 }
 
@@ -210,7 +145,7 @@ func (w *watch) live(ctx context.Context) error {
 	defer fmt.Fprint(w.out.file, leaveScreen)
 	for {
 		began := time.Now()
-		v := w.look(ctx)
+		v := w.Look(ctx)
 		if ctx.Err() != nil {
 			return nil // what was cut off says nothing
 		}
@@ -219,7 +154,7 @@ func (w *watch) live(ctx context.Context) error {
 		if _, err := io.WriteString(w.out.file, w.screen(text.String())); err != nil {
 			return err
 		}
-		if wait.For(ctx, w.flags.interval-time.Since(began)) != nil {
+		if wait.For(ctx, w.Interval-time.Since(began)) != nil {
 			return nil
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/operator/cluster"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 func TestEveryCommandHasHelpAndTheGlobalFlags(t *testing.T) {
@@ -404,7 +404,7 @@ func TestManyErrorsAreOneLineThatEnds(t *testing.T) {
 		5:    "table 0; table 1; table 2; table 3; table 4",
 		1000: "table 0; table 1; table 2; table 3; and 996 more",
 	} {
-		if got := cluster.OneLine(errors.Join(errs[:n]...)); got != want {
+		if got := operator.OneLine(errors.Join(errs[:n]...)); got != want {
 			t.Errorf("%d errors: %q, want %q", n, got, want)
 		}
 	}

@@ -17,22 +17,22 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/why"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // why asks where a task is.
-func (s *site) why(id tocsin.JobID, more ...string) why.Answer {
+func (s *site) why(id tocsin.JobID, more ...string) operator.Answer {
 	s.t.Helper()
 	r := s.run(append([]string{"task", "why", "--json", id.String()}, more...)...)
-	a := decodeText[why.Answer](s.t, r.stdout)
-	if gone := a.State == why.Gone; r.stderr != "" || r.code == exitOK == gone {
+	a := decodeText[operator.Answer](s.t, r.stdout)
+	if gone := a.State == operator.StateGone; r.stderr != "" || r.code == exitOK == gone {
 		s.t.Errorf("exit code %d, stderr %q: %+v", r.code, r.stderr, a)
 	}
 	return a
 }
 
 // says wants a state and, among all sentences, each of the parts.
-func says(t *testing.T, a why.Answer, state why.State, parts ...string) {
+func says(t *testing.T, a operator.Answer, state operator.State, parts ...string) {
 	t.Helper()
 	all := sentences(a)
 	if a.State != state {
@@ -45,7 +45,7 @@ func says(t *testing.T, a why.Answer, state why.State, parts ...string) {
 	}
 }
 
-func sentences(a why.Answer) string {
+func sentences(a operator.Answer) string {
 	return strings.Join(slices.Concat([]string{a.Says}, a.Also, a.Unasked), "\n")
 }
 
@@ -63,25 +63,25 @@ func TestWhySaysWhatTheRowSays(t *testing.T) {
 	behind := "action_time = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE, due_time = action_time"
 	for name, c := range map[string]struct {
 		columns string
-		state   why.State
+		state   operator.State
 		parts   []string
 	}{
-		"not due":           {"", why.NotDue, []string{"not due before 20", "(in ", "group orders has no node: start one"}},
-		"a failed attempt":  {ahead + ", attempts = 1, last_error = 'no stock'", why.Retry, []string{`1 attempt of 3 failed, the last one with "no stock"`}},
-		"put off":           {ahead + ", last_error = 'later'", why.Snoozed, []string{"was due at 20", `: "later"`}},
-		"claimed":           {ahead + ", status = 1, claimed_by = 'host-a-abcdefgh'", why.Claimed, []string{"claimed by host-a-abcdefgh until 20"}},
-		"claimed by sweep":  {ahead + ", status = 1, claimed_by = 'host-a-sweep-abcdefgh'", why.Claimed, []string{"host-a-sweep-abcdefgh, a sweeper, until"}},
-		"a claim ran out":   {behind + ", status = 1, claimed_by = 'host-a-abcdefgh', crashes = 2", why.RunOut, []string{"by host-a-abcdefgh ran out at 20", "5s after its end", "2 claims of it ran out", "with 5 it is dead"}},
-		"done":              {behind + ", status = 2", why.Done, []string{"done at 20", "had been due at 20"}},
-		"cancelled":         {behind + ", status = 3", why.Cancelled, []string{"cancelled at 20"}},
-		"dead of attempts":  {behind + ", status = 4, attempts = 3, last_error = 'no stock'", why.Dead, []string{`after 3 failed attempts: "no stock"`, "tocsin task redrive "}},
-		"dead of crashes":   {behind + ", status = 4, crashes = 5", why.Dead, []string{"5 claims that ran out", "no error is stored"}},
-		"buried":            {behind + ", status = 4, attempts = 1, last_error = 'by hand'", why.Dead, []string{"1 failed attempt of 3, buried"}},
-		"paused":            {behind + ", biz_type = 2", why.Paused, []string{"coupon.remind is paused until `tocsin biz resume coupon.remind`", "last changed at 20"}},
-		"paused, not due":   {ahead + ", biz_type = 2", why.Snoozed, []string{"coupon.remind is paused"}},
-		"of no policy":      {behind + ", biz_type = 99", why.UnknownType, []string{"no policy names its biz type, #99"}},
-		"no node, overdue":  {"action_time = UTC_TIMESTAMP(3) - INTERVAL 2 MINUTE, due_time = action_time", why.NoOwner, []string{"group orders has no node", "past the grace time of 1m0s", "node.Sweep, group orders"}},
-		"no node, just due": {"action_time = UTC_TIMESTAMP(3) - INTERVAL 1 SECOND, due_time = action_time", why.NoOwner, []string{"takes it from 20", "after the grace time of 1m0s"}},
+		"not due":           {"", operator.StateNotDue, []string{"not due before 20", "(in ", "group orders has no node: start one"}},
+		"a failed attempt":  {ahead + ", attempts = 1, last_error = 'no stock'", operator.StateRetry, []string{`1 attempt of 3 failed, the last one with "no stock"`}},
+		"put off":           {ahead + ", last_error = 'later'", operator.StateSnoozed, []string{"was due at 20", `: "later"`}},
+		"claimed":           {ahead + ", status = 1, claimed_by = 'host-a-abcdefgh'", operator.StateClaimed, []string{"claimed by host-a-abcdefgh until 20"}},
+		"claimed by sweep":  {ahead + ", status = 1, claimed_by = 'host-a-sweep-abcdefgh'", operator.StateClaimed, []string{"host-a-sweep-abcdefgh, a sweeper, until"}},
+		"a claim ran out":   {behind + ", status = 1, claimed_by = 'host-a-abcdefgh', crashes = 2", operator.StateRunOut, []string{"by host-a-abcdefgh ran out at 20", "5s after its end", "2 claims of it ran out", "with 5 it is dead"}},
+		"done":              {behind + ", status = 2", operator.StateDone, []string{"done at 20", "had been due at 20"}},
+		"cancelled":         {behind + ", status = 3", operator.StateCancelled, []string{"cancelled at 20"}},
+		"dead of attempts":  {behind + ", status = 4, attempts = 3, last_error = 'no stock'", operator.StateDead, []string{`after 3 failed attempts: "no stock"`, "tocsin task redrive "}},
+		"dead of crashes":   {behind + ", status = 4, crashes = 5", operator.StateDead, []string{"5 claims that ran out", "no error is stored"}},
+		"buried":            {behind + ", status = 4, attempts = 1, last_error = 'by hand'", operator.StateDead, []string{"1 failed attempt of 3, buried"}},
+		"paused":            {behind + ", biz_type = 2", operator.StatePaused, []string{"coupon.remind is paused until `tocsin biz resume coupon.remind`", "last changed at 20"}},
+		"paused, not due":   {ahead + ", biz_type = 2", operator.StateSnoozed, []string{"coupon.remind is paused"}},
+		"of no policy":      {behind + ", biz_type = 99", operator.StateUnknownType, []string{"no policy names its biz type, #99"}},
+		"no node, overdue":  {"action_time = UTC_TIMESTAMP(3) - INTERVAL 2 MINUTE, due_time = action_time", operator.StateNoOwner, []string{"group orders has no node", "past the grace time of 1m0s", "node.Sweep, group orders"}},
+		"no node, just due": {"action_time = UTC_TIMESTAMP(3) - INTERVAL 1 SECOND, due_time = action_time", operator.StateNoOwner, []string{"takes it from 20", "after the grace time of 1m0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := s.add(7)
@@ -102,9 +102,9 @@ func TestWhySaysWhetherATaskCanHaveBeenPurged(t *testing.T) {
 	s := newSite(t)
 	id := s.add(1)
 	s.exec("DELETE FROM "+s.layout.Table(id.Table())+" WHERE job_id = ?", uint64(id))
-	says(t, s.why(id), why.Gone, "too late for a purge, as tasks are kept for 30 days")
-	says(t, s.why(513), why.Gone, "no such task in "+s.prefix+"_0.task_0001 on db1: it was purged, or never existed", "2026-01-01")
-	says(t, s.why(id+tocsin.JobID(time.Hour.Milliseconds())<<22), why.Gone, "never was")
+	says(t, s.why(id), operator.StateGone, "too late for a purge, as tasks are kept for 30 days")
+	says(t, s.why(513), operator.StateGone, "no such task in "+s.prefix+"_0.task_0001 on db1: it was purged, or never existed", "2026-01-01")
+	says(t, s.why(id+tocsin.JobID(time.Hour.Milliseconds())<<22), operator.StateGone, "never was")
 	s.run("task", "why", "4194303").refused(t, exitFailed, "it names table 8191, and the layout of the config, 2x4, has none of that number")
 	s.run("task", "why").refused(t, exitUsage, "want JOB_ID, got 0 arguments")
 	s.run("task", "why", "1", "2").refused(t, exitUsage, "want JOB_ID, got 2 arguments")
@@ -128,21 +128,21 @@ func TestWhySaysWhatIsWrongWithTheServer(t *testing.T) {
 	defer silent.Close()
 	good := s.yaml(s.layout, s.dsn())
 	s.write("away.yaml", s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/"))
-	says(t, s.why(id, "--config", "away.yaml"), why.Away, "server db1 can't be asked for "+s.layout.Table(id.Table()), "refused")
+	says(t, s.why(id, "--config", "away.yaml"), operator.StateAway, "server db1 can't be asked for "+s.layout.Table(id.Table()), "refused")
 	s.write("hangs.yaml", s.yaml(s.layout, "toc:hunter2@tcp("+silent.Addr().String()+")/"))
-	says(t, s.why(id, "--config", "hangs.yaml"), why.Hangs, "server db1 hangs")
+	says(t, s.why(id, "--config", "hangs.yaml"), operator.StateHangs, "server db1 hangs")
 	s.write("other.yaml", "cluster: other\n"+good[strings.Index(good, "layout:"):])
-	says(t, s.why(id, "--config", "other.yaml"), why.Refused, `cluster of the config is "other"`)
+	says(t, s.why(id, "--config", "other.yaml"), operator.StateRefused, `cluster of the config is "other"`)
 	s.write("noetcd.yaml", withoutEtcd(good))
-	says(t, s.why(id, "--config", "noetcd.yaml"), why.NotDue, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
+	says(t, s.why(id, "--config", "noetcd.yaml"), operator.StateNotDue, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
 	database := s.layout.Database(s.layout.DatabaseOf(id.Table()))
 	s.exec("UPDATE " + database + ".layout SET state = 'held'")
-	says(t, s.why(id), why.OlderCopy, database+" on db1 is held", "tocsin ddl restore-check")
+	says(t, s.why(id), operator.StateOlderCopy, database+" on db1 is held", "tocsin ddl restore-check")
 	s.exec("UPDATE " + database + ".layout SET state = 'active', mark = mark - 3600000")
 	other := s.layout.Database(1 - s.layout.DatabaseOf(id.Table()))
 	s.exec("UPDATE " + database + ".layout SET mark = 1")
 	s.exec("INSERT INTO "+other+".mark (database_no, identity, mark, gmt_modified) SELECT ?, identity, 1800000000000, NOW() FROM "+other+".layout", s.layout.DatabaseOf(id.Table()))
-	says(t, s.why(id), why.OlderCopy, database+" on db1 is an older copy")
+	says(t, s.why(id), operator.StateOlderCopy, database+" on db1 is an older copy")
 }
 
 func TestWhySaysThatTheServerTakesNoWrites(t *testing.T) {
@@ -152,7 +152,7 @@ func TestWhySaysThatTheServerTakesNoWrites(t *testing.T) {
 	s.applyAll() // root may
 	s.run("task", "add", "--type", "order.close", "--biz-id", "1", "--in", "0s").ok(t)
 	id := decode[[]taskJSON](t, s.run("task", "list", "--biz-id", "1", "--json"))[0].JobID
-	says(t, s.why(id), why.ReadOnly, "server db1 is read-only", "group orders has no node")
+	says(t, s.why(id), operator.StateReadOnly, "server db1 is read-only", "group orders has no node")
 }
 
 // hanging is a receiver whose callbacks wait until it is told to go on.
@@ -205,9 +205,9 @@ func (s *site) adding(bizType string, bizID int, in string) tocsin.JobID {
 }
 
 // until asks again until a task is in a state, with each part among the sentences. A task that waits for a slot, and was claimed, may
-// have been given back by then: why.Claimed stands for why.LaneFull too if the sentences are about slots. A node that could not prove
+// have been given back by then: operator.StateClaimed stands for operator.StateLaneFull too if the sentences are about slots. A node that could not prove
 // its lease for a while has claimed what it delivers, so what is said of a delivery, or of its outcome, may be said of a claim.
-func (s *site) until(id tocsin.JobID, state why.State, more []string, parts ...string) (a why.Answer) {
+func (s *site) until(id tocsin.JobID, state operator.State, more []string, parts ...string) (a operator.Answer) {
 	s.t.Helper()
 	defer func() {
 		if s.t.Failed() {
@@ -217,8 +217,8 @@ func (s *site) until(id tocsin.JobID, state why.State, more []string, parts ...s
 	s.waitFor("task "+id.String()+" is "+string(state), func() bool {
 		a = s.why(id, more...)
 		all := sentences(a)
-		slots := state == why.Claimed && a.State == why.LaneFull && strings.HasPrefix(parts[0], "all 1 slots")
-		claimed := a.State == why.Claimed && (state == why.InDelivery || state == why.Unsettled)
+		slots := state == operator.StateClaimed && a.State == operator.StateLaneFull && strings.HasPrefix(parts[0], "all 1 slots")
+		claimed := a.State == operator.StateClaimed && (state == operator.StateInDelivery || state == operator.StateUnsettled)
 		return (slots || claimed || a.State == state) && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(all, part) })
 	})
 	return a
@@ -245,7 +245,7 @@ func (s *site) unseen(owner string) {
 		id := s.adding("rated.hook", 5, "1h")
 		s.due(id, "0 SECOND", ", biz_type = 4")
 		a := s.why(id)
-		return a.State == why.Unseen && strings.Contains(a.Says, "node "+owner+", which owns its table, has not found it yet")
+		return a.State == operator.StateUnseen && strings.Contains(a.Says, "node "+owner+", which owns its table, has not found it yet")
 	})
 }
 
@@ -265,49 +265,49 @@ func TestWhySaysWhatTheOwnerSays(t *testing.T) {
 
 	first := s.adding("slow.hook", 1, "0s")
 	<-h.begun
-	a := s.until(first, why.InDelivery, nil, "node "+id+" delivers it since 20", "its time-out is 9m0s")
-	if a.Owner != id || a.Group != "callback" || a.State == why.InDelivery && time.Since(a.Since) > 10*time.Minute {
+	a := s.until(first, operator.StateInDelivery, nil, "node "+id+" delivers it since 20", "its time-out is 9m0s")
+	if a.Owner != id || a.Group != "callback" || a.State == operator.StateInDelivery && time.Since(a.Since) > 10*time.Minute {
 		t.Errorf("got %+v", a)
 	}
 	for range 4 { // a lane that was quick loads the next few rows ahead, and claims those that are overdue
 		s.adding("slow.hook", 7, "0s")
 	}
 	second := s.adding("slow.hook", 2, "0s")
-	s.until(second, why.LaneFull, nil, "all 1 slots of slow.hook in node "+id+" are in use since 20", "`tocsin sweep`, on any host, takes it from 20")
+	s.until(second, operator.StateLaneFull, nil, "all 1 slots of slow.hook in node "+id+" are in use since 20", "`tocsin sweep`, on any host, takes it from 20")
 	s.due(second, "21 MINUTE", "")
-	s.until(second, why.LaneFull, nil, "the next run of `tocsin sweep`, on any host takes it")
+	s.until(second, operator.StateLaneFull, nil, "the next run of `tocsin sweep`, on any host takes it")
 	s.waitFor("the text says the same", func() bool { // unless it is claimed just then
 		out := s.run("task", "why", second.String()).ok(t)
 		return strings.HasPrefix(out, "task "+second.String()+"  slow.hook  biz_id 2  ") && strings.Contains(out, "\nlane_full: all 1 slots") && strings.Contains(out, "\nalso: it is overdue")
 	})
 	wants := "the status page of " + id + " at " + page + ": the status page wants another token"
-	s.until(second, why.Overdue, []string{"--config", "tokenless.yaml"}, "past the grace time of 20m0s since 20", wants)
+	s.until(second, operator.StateOverdue, []string{"--config", "tokenless.yaml"}, "past the grace time of 20m0s since 20", wants)
 
 	s.adding("rated.hook", 3, "0s")
 	<-h.begun
 	limited := s.adding("rated.hook", 4, "0s")
-	s.until(limited, why.RateLimited, nil, "its part of the rate of rated.hook, 0.001 a second over the group", "1 task waits there")
-	if a = s.why(limited, "--config", "tokenless.yaml"); a.State == why.Claimed { // until it is given back
-		says(t, a, why.Claimed, "claimed by "+id+" until 20", wants)
+	s.until(limited, operator.StateRateLimited, nil, "its part of the rate of rated.hook, 0.001 a second over the group", "1 task waits there")
+	if a = s.why(limited, "--config", "tokenless.yaml"); a.State == operator.StateClaimed { // until it is given back
+		says(t, a, operator.StateClaimed, "claimed by "+id+" until 20", wants)
 	} else {
-		says(t, a, why.Due, "nothing is known to be in its way", wants)
+		says(t, a, operator.StateDue, "nothing is known to be in its way", wants)
 	}
 
 	claiming := s.adding("strict.hook", 6, "20s") // the lock comes first
 	unlock := s.locked(claiming)
-	s.until(claiming, why.Queued, nil, "node "+id+" has it in its queue", "0 of 64 slots of strict.hook are in use")
+	s.until(claiming, operator.StateQueued, nil, "node "+id+" has it in its queue", "0 of 64 slots of strict.hook are in use")
 	unlock()
 	<-h.begun
-	s.until(claiming, why.Claimed, nil, "claimed by "+id+" until 20", "node "+id+" delivers it since 20")
+	s.until(claiming, operator.StateClaimed, nil, "claimed by "+id+" until 20", "node "+id+" delivers it since 20")
 
 	s.unseen(id)
 
 	unlock = s.locked(first)
 	h.goOn()
-	s.until(first, why.Unsettled, nil, "node "+id+" has delivered it, and its outcome waits since 20")
+	s.until(first, operator.StateUnsettled, nil, "node "+id+" has delivered it, and its outcome waits since 20")
 	unlock()
-	s.until(first, why.Done, nil)
-	s.until(second, why.Done, nil)
+	s.until(first, operator.StateDone, nil)
+	s.until(second, operator.StateDone, nil)
 }
 
 // A secret that the owner lacks, and then a node that has it.
@@ -319,12 +319,12 @@ func TestWhySaysWhoStandsIn(t *testing.T) {
 	s.ownedBy(map[string]int{"owner": 8})
 	id := s.nodes()[0].ID
 	task := s.adding("signed.hook", 1, "0s")
-	s.until(task, why.NoSecret, nil, "node "+id+", which owns its table, can't deliver it", "TOCSIN_TEST_WHY", "no other node of group callback can")
+	s.until(task, operator.StateNoSecret, nil, "node "+id+", which owns its table, can't deliver it", "TOCSIN_TEST_WHY", "no other node of group callback can")
 	handled := s.adding("signed.hook", 2, "1h")
 	s.exec("UPDATE {prefix}_0.biz_type SET policy = '{}', revision = 9 WHERE number = 3") // a Go handler's by now
 	s.exec("UPDATE {prefix}_1.biz_type SET policy = '{}', revision = 9 WHERE number = 3")
 	s.due(handled, "1 SECOND", "")
-	s.until(handled, why.NoHandler, nil, "has no handler in this program")
+	s.until(handled, operator.StateNoHandler, nil, "has no handler in this program")
 	s.run("biz", "apply", "biz.yaml").ok(t)
 
 	able := command(t.Context(), s.dir, serveArgs("able", "--listen", devtest.FreeAddress())...)
@@ -338,8 +338,8 @@ func TestWhySaysWhoStandsIn(t *testing.T) {
 	}
 	s.waitFor("a task of the owner's tables waits for the other node", func() bool {
 		for _, task := range all {
-			if a := s.why(task); a.State == why.StandIn {
-				says(t, a, why.StandIn, "node "+id+", which owns its table, can't deliver it", "one of able-", "stands in for it")
+			if a := s.why(task); a.State == operator.StateStandIn {
+				says(t, a, operator.StateStandIn, "node "+id+", which owns its table, can't deliver it", "one of able-", "stands in for it")
 				return true
 			}
 		}
@@ -354,16 +354,16 @@ func TestWhyWithoutEtcd(t *testing.T) {
 	s.write("tocsin.yaml", byRows(s.text("tocsin.yaml")))
 	h := waitingSite(t, s)
 	far := s.adding("slow.hook", 9, "1h")
-	says(t, s.why(far), why.NotDue, "group callback has no node: start one")
+	says(t, s.why(far), operator.StateNotDue, "group callback has no node: start one")
 	s.serve("one", "--listen", devtest.FreeAddress())
 	s.ownedBy(map[string]int{"one": 8})
-	if a := s.why(far); a.State != why.NotDue || !strings.HasPrefix(a.Owner, "one-") || len(a.Also)+len(a.Unasked) != 0 {
+	if a := s.why(far); a.State != operator.StateNotDue || !strings.HasPrefix(a.Owner, "one-") || len(a.Also)+len(a.Unasked) != 0 {
 		t.Errorf("got %+v", a)
 	}
 	first := s.adding("slow.hook", 1, "0s")
 	<-h.begun
-	s.until(first, why.Claimed, nil, "claimed by one-", "delivers it since 20")
-	s.until(s.adding("slow.hook", 2, "0s"), why.Claimed, nil, "all 1 slots of slow.hook in node one-") // claimed, or given back after a while
+	s.until(first, operator.StateClaimed, nil, "claimed by one-", "delivers it since 20")
+	s.until(s.adding("slow.hook", 2, "0s"), operator.StateClaimed, nil, "all 1 slots of slow.hook in node one-") // claimed, or given back after a while
 }
 
 func TestWhyOfANodeThatLostEtcd(t *testing.T) {
@@ -380,18 +380,18 @@ func TestWhyOfANodeThatLostEtcd(t *testing.T) {
 	second := s.adding("slow.hook", 2, "0s")
 	s.waitFor("it is not listed any more", func() bool { return len(s.nodes()) == 0 })
 	far := s.adding("slow.hook", 3, "1h")
-	says(t, s.why(far), why.NotDue, "group callback has no node; "+id+" took the table last, and has ended, or goes on in claim mode")
+	says(t, s.why(far), operator.StateNotDue, "group callback has no node; "+id+" took the table last, and has ended, or goes on in claim mode")
 	s.waitFor("a task that is due has no owner, and the node has not found it yet", func() bool {
 		s.due(far, "0 SECOND", ", biz_type = 2, status = 0")
 		a := s.why(far)
 		far = s.adding("slow.hook", 3, "1h")
-		return a.State == why.NoOwner && strings.Contains(a.Says, "group callback has no node; "+id+" took the table last")
+		return a.State == operator.StateNoOwner && strings.Contains(a.Says, "group callback has no node; "+id+" took the table last")
 	})
 	ask := []string{"--ask", page}
-	s.until(first, why.Claimed, ask, "claimed by "+id, "node "+id+" delivers it since 20")
-	s.until(second, why.Claimed, ask, "all 1 slots of slow.hook in node "+id, "node "+id+" can't prove its lease")
+	s.until(first, operator.StateClaimed, ask, "claimed by "+id, "node "+id+" delivers it since 20")
+	s.until(second, operator.StateClaimed, ask, "all 1 slots of slow.hook in node "+id, "node "+id+" can't prove its lease")
 	s.write("noetcd.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
-	s.until(second, why.Claimed, append(ask, "--config", "noetcd.yaml"), "all 1 slots of slow.hook in node "+id, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
+	s.until(second, operator.StateClaimed, append(ask, "--config", "noetcd.yaml"), "all 1 slots of slow.hook in node "+id, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
 }
 
 // While etcd is frozen, a node that was restarted has no table and only sweeps. The address in the config leads to its page.
@@ -414,11 +414,11 @@ func TestWhyOfANodeThatWasRestartedWhileEtcdIsFrozen(t *testing.T) {
 	}
 	_ = first.Wait() // it was killed
 	task := s.adding("slow.hook", 1, "0s")
-	says(t, s.why(task), why.NoEtcd, "node "+id+" took it last", "it has ended or was restarted, the task waits for etcd or a sweep", "`tocsin sweep`, on any host, takes it from 20")
+	says(t, s.why(task), operator.StateNoEtcd, "node "+id+" took it last", "it has ended or was restarted, the task waits for etcd or a sweep", "`tocsin sweep`, on any host, takes it from 20")
 	s.serve("again", "--listen", page)
-	s.until(task, why.NoEtcd, nil, "the node at "+page+" started while etcd was away", "works as a sweeper, which takes the task from 20")
+	s.until(task, operator.StateNoEtcd, nil, "the node at "+page+" started while etcd was away", "works as a sweeper, which takes the task from 20")
 	s.due(task, "21 MINUTE", "")
-	s.until(task, why.Claimed, nil, "a sweeper")
+	s.until(task, operator.StateClaimed, nil, "a sweeper")
 }
 
 // The server answers the command, and not the owner of the table.
@@ -433,5 +433,5 @@ func TestWhySaysThatTheOwnerCanNotReachTheServer(t *testing.T) {
 	s.ownedBy(map[string]int{"far": 8})
 	id := s.nodes()[0].ID
 	way.Cut()
-	s.until(s.adding("slow.hook", 1, "0s"), why.Away, nil, "for node "+id+" server db1 is away: ", "takes it from 20")
+	s.until(s.adding("slow.hook", 1, "0s"), operator.StateAway, nil, "for node "+id+" server db1 is away: ", "takes it from 20")
 }

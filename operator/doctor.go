@@ -1,0 +1,288 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/schedule"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// Level says how bad it is. A check fails if a promise does not hold (a task could be lost, or nothing works), and warns if all is
+// right but slow, or will be under load.
+type Level uint8
+
+// The levels, from good to bad.
+const (
+	OK   Level = iota
+	Warn       // slow, or will be; nothing is lost
+	Fail       // a promise does not hold, or nothing works
+)
+
+var levelNames = [...]string{"ok", "warn", "fail"}
+
+// String gives the lower-case word.
+func (l Level) String() string {
+	if int(l) < len(levelNames) {
+		return levelNames[l]
+	}
+	return "level " + strconv.Itoa(int(l))
+}
+
+// MarshalText gives the word, for JSON.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// Check is one thing that was looked at.
+type Check struct {
+	Level   Level  `json:"level"`
+	Subject string `json:"subject"`       // "server db1", "etcd", "config"
+	Name    string `json:"check"`         // "read-only", "durability"
+	Is      string `json:"is"`            // what was found
+	Fix     string `json:"fix,omitempty"` // what to change; "" where Level is OK
+}
+
+// Worst gives the highest level of the checks, OK of none.
+func Worst(checks []Check) Level {
+	worst := OK
+	for _, c := range checks {
+		worst = max(worst, c.Level)
+	}
+	return worst
+}
+
+// good is a check that passed.
+func good(name, format string, args ...any) Check {
+	return Check{Level: OK, Name: name, Is: fmt.Sprintf(format, args...)}
+}
+
+// bad is one that did not; fix says what to change.
+func bad(level Level, name, is, fix string) Check {
+	return Check{Level: level, Name: name, Is: is, Fix: fix}
+}
+
+// of names the subject of checks.
+func of(subject string, checks ...Check) []Check {
+	for i := range checks {
+		checks[i].Subject = subject
+	}
+	return checks
+}
+
+// Examination says how Examine judges a cluster.
+type Examination struct {
+	Nodes   int                        // that the servers' max_connections are judged for; 0: the live ones
+	Roles   string                     // names of the roles that the user is judged for, "node,sweep"; "": all that nodes, clients and purges do
+	Rights  store.Rights               // of these roles; nil: of all these
+	Secrets func(biztype.Policy) error // tells which secret of a callback is missing here; nil: not asked
+}
+
+// Examine asks all servers and etcd at once, and returns when each has answered or timed out. A check that could not be made fails
+// and says why. The checks come server by server, then biz types, then etcd. It changes nothing that lasts.
+func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
+	ownership := node.ByEtcd
+	if v.ByRows {
+		ownership = node.ByRows
+	}
+	tables, err := store.Open(v.Tables, store.Ownership(ownership), store.SweepGrace(v.Grace))
+	if err != nil {
+		return nil, err
+	}
+	defer tables.Close()
+	p := patient{Examination: x, open: v.ByRows, servers: tables, paused: v.paused, timeout: answerWithin}
+	p.types = func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, v.Tables) }
+	if !v.ByRows && len(v.Etcd.Endpoints) > 0 {
+		p.etcd, p.identity = v.etcdHealth, v.identity
+	}
+	bounded, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	p.groups, err = v.Nodes(bounded, "")
+	if p.listed = err == nil; p.Nodes == 0 { // an error is a check of etcd
+		for _, g := range p.groups {
+			p.Nodes += len(g.Nodes)
+		}
+	}
+	for i, spec := range seam.Specs(v.Tables) {
+		if spec.MaxConns <= 0 {
+			spec.MaxConns = mysql.DefaultMaxConns
+		}
+		p.uses = append(p.uses, serverUse{Name: spec.Name, Tables: len(tables.TablesOf(i)), Conns: spec.MaxConns, Nodes: p.Nodes})
+	}
+	checks := p.examine(ctx)
+	for i, c := range checks {
+		checks[i].Is = timeouts.Replace(c.Is)
+	}
+	return checks, nil
+}
+
+// etcdHealth wants a read that a majority agrees to, not just an open port.
+func (v View) etcdHealth(ctx context.Context) (is string, err error) {
+	err = v.AskEtcd(ctx, func(keys *assign.Registry) error {
+		groups, err := keys.Groups(ctx)
+		is = fmt.Sprintf("%s answers; groups with nodes: %s", strings.Join(v.Etcd.Endpoints, ", "), cmp.Or(strings.Join(groups, ", "), "-"))
+		return err
+	})
+	return is, err
+}
+
+// pausedMost is how many paused schedules are counted.
+const pausedMost = 1000
+
+// paused returns the names of the schedules that were paused as their runs failed, at most pausedMost. An error beside names is of
+// servers that could not be asked.
+func (v View) paused(ctx context.Context) (names []string, err error) {
+	s, err := schedule.Open(ctx, v.Tables)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	found, err := s.List(ctx, schedule.Query{State: schedule.Paused, Limit: pausedMost})
+	for _, one := range found {
+		names = append(names, one.Name)
+	}
+	return names, err
+}
+
+// patient is what an examination looks at.
+type patient struct {
+	Examination
+	open    bool        // nobody owns tables: etcd is not needed
+	uses    []serverUse // in the order of the config
+	servers servers     // by index in uses
+	groups  []Group     // the live nodes
+	listed  bool        // groups are known
+
+	types    func(context.Context) ([]biztype.Policy, error)  // reads the stored policies
+	paused   func(context.Context) ([]string, error)          // reads the names of the paused schedules; nil: not asked
+	etcd     func(context.Context) (is string, err error)     // asks etcd; nil: the config names none
+	identity func(context.Context) (id string, refused error) // of the databases, and whether etcd has bound the cluster to another; called when etcd has answered
+	timeout  time.Duration                                    // of each question
+}
+
+// servers reads from a cluster's servers; *store.Store does.
+type servers interface {
+	Check(ctx context.Context, server int) error
+	Facts(ctx context.Context, server int) (store.Facts, error)
+	Commit(ctx context.Context, server int) (tried bool, err error)
+	Trial(ctx context.Context, server int, rights store.Rights) (flaws []store.Flaw, user string, err error)
+	Sightings(ctx context.Context, server int) []mysql.Sighting
+}
+
+func (p patient) examine(ctx context.Context) []Check {
+	servers := make([][]Check, len(p.uses))
+	facts := make([]store.Facts, len(p.uses))
+	var types, schedules, etcd []Check
+	var all sync.WaitGroup
+	for i := range p.uses {
+		all.Go(func() { servers[i], facts[i] = p.server(ctx, i) })
+	}
+	if p.may("biz_type", "SELECT") {
+		all.Go(func() { types = p.bizTypes(ctx) })
+	}
+	if p.paused != nil && p.may("schedule", "SELECT") {
+		all.Go(func() { schedules = p.schedules(ctx) })
+	}
+	all.Go(func() { etcd = p.askEtcd(ctx) })
+	all.Wait()
+	answered := slices.ContainsFunc(servers, func(checks []Check) bool { return checks[0].Level != Fail })
+	return slices.Concat(slices.Concat(servers...), same(p.uses, facts), schemas(facts), types, schedules, etcd, p.compareIdentity(ctx, etcd, answered))
+}
+
+// server examines one server. If it can't be asked, that is the one check, and the facts are zero.
+func (p patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	subject := "server " + p.uses[i].Name
+	facts, err := p.servers.Facts(ctx, i)
+	if err != nil {
+		return of(subject, unreachable(err, p.uses[i], p.servers.Sightings(ctx, i))), store.Facts{}
+	}
+	seen := p.servers.Sightings(ctx, i)
+	checks := append([]Check{good("reachable", "answers in %s", facts.Clock.RoundTrip.Round(10*time.Microsecond))}, addresses(seen)...)
+	checks = append(append(checks, settings(facts, p.uses[i])...), standby(facts, seen)...)
+	checks = append(checks, layout(p.servers.Check(ctx, i), p.uses[i].Tables))
+	return of(subject, append(checks, p.trials(whole, i)...)...), facts
+}
+
+// layout judges what the server's databases say of themselves.
+func layout(err error, tables int) Check {
+	const name = "layout"
+	if refused := (*store.Unusable)(nil); errors.As(err, &refused) && refused.Older {
+		return bad(Fail, name, err.Error(), "run `tocsin ddl restore-check`, which says what the copy lacks and what to decide")
+	}
+	if err != nil {
+		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, or correct layout, cluster and servers in the config: apply makes what is missing, and changes no layout or cluster id that is stored")
+	}
+	return good(name, "as in the config; %d task tables", tables)
+}
+
+// schedules judges which schedules were paused. What could be read is told beside what could not.
+func (p patient) schedules(ctx context.Context) []Check {
+	const name = "paused"
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	names, err := p.paused(ctx)
+	var checks []Check
+	switch {
+	case len(names) > 0:
+		checks = append(checks, bad(Warn, name, "by pause_after, as their runs failed: "+some(names),
+			"`tocsin schedule show NAME` says of which run; mend the cause, then run `tocsin schedule activate NAME`"))
+	case err == nil:
+		checks = append(checks, good(name, "none"))
+	}
+	if err != nil {
+		checks = append(checks, good(name, "could not look everywhere: %v", err))
+	}
+	return of("schedules", checks...)
+}
+
+func (p patient) askEtcd(ctx context.Context) []Check {
+	const name = "health"
+	if p.open {
+		return of("etcd", good(name, "not needed: layout.ownership is rows"))
+	}
+	if p.etcd == nil {
+		return of("etcd", bad(Warn, name, "the config names no endpoints: nodes can't run, sweepers can", "set etcd.endpoints, or layout.ownership to rows, in the config"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	is, err := p.etcd(ctx)
+	if err != nil {
+		return of("etcd", bad(Fail, name, err.Error(), "start it, or correct etcd.endpoints in the config"))
+	}
+	return of("etcd", good(name, "%s", is))
+}
+
+// compareIdentity asks whether etcd has bound the cluster to these databases, if both answer. It takes the checks of etcd, and
+// whether any server answered.
+func (p patient) compareIdentity(ctx context.Context, etcd []Check, answered bool) []Check {
+	const name = "identity"
+	if p.identity == nil || Worst(etcd) >= Fail {
+		return nil
+	}
+	if !answered {
+		return of("etcd", bad(Warn, name, "not compared with the databases: no server can be reached", "make the servers reachable first"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	switch id, refused := p.identity(ctx); {
+	case refused != nil:
+		return of("etcd", bad(Fail, name, refused.Error(), "do what it says: no node starts with this config"))
+	case id == "":
+		return of("etcd", bad(Warn, name, "no database that answers has one, so nodes of another cluster with the same id are not kept out", "run `tocsin ddl apply`"))
+	default:
+		return of("etcd", good(name, "%s in the databases, and none other in etcd", id))
+	}
+}

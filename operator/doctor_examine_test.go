@@ -1,0 +1,161 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// ward answers for servers: by index what Facts and Check say. A server without an entry never answers.
+type ward map[int]struct{ facts, check error }
+
+func (w ward) Facts(ctx context.Context, i int) (store.Facts, error) {
+	said, ok := w[i]
+	if !ok {
+		<-ctx.Done()
+		return store.Facts{}, ctx.Err()
+	}
+	f := healthy()
+	f.ServerID += string(rune('a' + i))
+	return f, said.facts
+}
+
+func (w ward) Commit(context.Context, int) (bool, error) { return true, nil }
+
+func (w ward) Trial(context.Context, int, store.Rights) ([]store.Flaw, string, error) {
+	return nil, "toc@%", nil
+}
+
+func (w ward) Sightings(context.Context, int) []mysql.Sighting { return nil }
+
+func (w ward) Check(_ context.Context, i int) error { return w[i].check }
+
+func well(w ward) patient {
+	return patient{
+		uses: []serverUse{{Name: "db1", Tables: 512, Conns: 32}, {Name: "db2", Tables: 512, Conns: 32}}, servers: w, timeout: answerWithin,
+		types: func(context.Context) ([]biztype.Policy, error) { return []biztype.Policy{{Name: "a"}}, nil },
+		etcd:  func(context.Context) (string, error) { return "1 member", nil },
+	}
+}
+
+// complaints are the subjects and names of what is not well.
+func complaints(checks []Check) []string {
+	var all []string
+	for _, c := range checks {
+		if c.Level != OK {
+			all = append(all, c.Level.String()+" "+c.Subject+": "+c.Name+": "+c.Is)
+		}
+	}
+	return all
+}
+
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	healthy := ward{0: {}, 1: {}}
+	for name, c := range map[string]struct {
+		ward  ward
+		spoil func(*patient)
+		want  []string
+	}{
+		"a healthy cluster has no complaint": {ward: healthy},
+		"a server that is down fails alone": {
+			ward: ward{0: {facts: errors.New("refused")}, 1: {}},
+			want: []string{"fail server db1: reachable: refused"},
+		},
+		"a server that never answers fails after the time-out": {
+			ward: ward{1: {}},
+			want: []string{"fail server db1: reachable: context deadline exceeded"},
+		},
+		"a foreign layout": {
+			ward: ward{0: {}, 1: {check: errors.New("8x16, not 8x1024")}},
+			want: []string{"fail server db2: layout: 8x16, not 8x1024"},
+		},
+		"no biz types, no etcd in the config": {
+			ward: healthy,
+			spoil: func(p *patient) {
+				p.types = func(context.Context) ([]biztype.Policy, error) { return nil, nil }
+				p.etcd = nil
+			},
+			want: []string{
+				"warn biz types: stored: none, so no task can be added",
+				"warn etcd: health: the config names no endpoints: nodes can't run, sweepers can",
+			},
+		},
+		"biz types and etcd that can't be read": {
+			ward: healthy,
+			spoil: func(p *patient) {
+				p.types = func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("no table") }
+				p.etcd = func(ctx context.Context) (string, error) { <-ctx.Done(); return "", errors.New("silence") }
+			},
+			want: []string{"fail biz types: stored: no table", "fail etcd: health: silence"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := well(c.ward)
+				if c.spoil != nil {
+					c.spoil(&p)
+				}
+				checks := p.examine(t.Context())
+				if got := complaints(checks); !slices.Equal(got, c.want) {
+					t.Errorf("got %q\nwant %q", got, c.want)
+				}
+				for _, check := range checks {
+					if check.Subject == "" || (check.Fix == "") != (check.Level == OK) {
+						t.Errorf("%+v: wants a subject, and a fix where it is not ok", check)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestTheIdentityIsComparedWithEtcd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		id      string
+		refused error
+		want    []string
+	}{
+		"one": {id: "x"},
+		"none": {want: []string{
+			"warn etcd: identity: no database that answers has one, so nodes of another cluster with the same id are not kept out"}},
+		"another cluster's": {id: "x", refused: errors.New("foreign"), want: []string{"fail etcd: identity: foreign"}},
+	} {
+		p := well(ward{0: {}, 1: {}})
+		p.identity = func(context.Context) (string, error) { return c.id, c.refused }
+		if got := complaints(p.examine(t.Context())); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q\nwant %q", name, got, c.want)
+		}
+	}
+}
+
+func TestPausedTypesAreCounted(t *testing.T) {
+	t.Parallel()
+	if c := storedTypes([]biztype.Policy{{}, {Paused: true}}, nil); c.Level != OK || c.Is != "2, of which 1 paused" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestACheckAsJSON(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(Check{Level: Fail, Subject: "etcd", Name: "health", Is: "down", Fix: "start it"})
+	if want := `{"level":"fail","subject":"etcd","check":"health","is":"down","fix":"start it"}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestWorst(t *testing.T) {
+	t.Parallel()
+	checks := []Check{{Level: OK}, {Level: Fail}, {Level: Warn}, {Level: Warn}}
+	if Worst(checks) != Fail || Worst(nil) != OK {
+		t.Errorf("worst %s", Worst(checks))
+	}
+}

@@ -1,0 +1,232 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// bizTypes judges the stored policies, and whether the nodes deliver what they name.
+func (p patient) bizTypes(ctx context.Context) []Check {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	policies, err := p.types(ctx)
+	checks := []Check{storedTypes(policies, err)}
+	var groups []Group
+	if p.listed && err == nil { // if not listed, etcd's own check says why
+		groups = p.groups
+		checks = append(append(checks, delivered(policies, groups)...), idleHandlers(policies, groups)...)
+	}
+	return append(of("biz types", append(checks, p.secrets(policies, groups)...)...), of("nodes", programs(groups)...)...)
+}
+
+// storedTypes judges the stored policies, or why they could not be read.
+func storedTypes(policies []biztype.Policy, err error) Check {
+	const name, fix = "stored", "run `tocsin biz apply FILE`"
+	paused := 0
+	for _, p := range policies {
+		if p.Paused {
+			paused++
+		}
+	}
+	switch {
+	case mysql.ClassOf(err) == mysql.Missing:
+		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, then `tocsin biz apply FILE`")
+	case err != nil:
+		return bad(Fail, name, err.Error(), "mend the server first")
+	case len(policies) == 0:
+		return bad(Warn, name, "none, so no task can be added", fix)
+	case paused > 0:
+		return good(name, "%d, of which %d paused", len(policies), paused)
+	}
+	return good(name, "%d", len(policies))
+}
+
+// delivers reports whether a node of some groups has the handler of a biz type.
+func delivers(groups []Group, bizType string) bool {
+	return slices.ContainsFunc(groups, func(g Group) bool {
+		return slices.ContainsFunc(g.Nodes, func(n assign.NodeState) bool { return slices.Contains(n.Info.Types, bizType) })
+	})
+}
+
+// named returns the groups of this name that have nodes.
+func named(groups []Group, name string) []Group {
+	return slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return g.Group != name || len(g.Nodes) == 0 })
+}
+
+// delivered judges whether the nodes deliver what they should. It fails for a type
+// that no node of its group delivers, and warns of nodes that others stand in for, and of
+// groups without nodes if other groups have some.
+func delivered(policies []biztype.Policy, groups []Group) (checks []Check) {
+	const name, fix = "delivered", "give each node of the group the secret (in its environment, or a file in node.secrets_dir) or a program with the handler"
+	for _, p := range policies {
+		own := named(groups, p.WithDefaults().Group)
+		var lacking []string
+		for _, g := range own {
+			for _, n := range g.Nodes {
+				if why := n.Info.Lacks[p.Name]; why != "" {
+					lacking = append(lacking, fmt.Sprintf("%s: %s", n.ID, why))
+				}
+			}
+		}
+		switch {
+		case len(own) > 0 && !delivers(own, p.Name):
+			is := fmt.Sprintf("no node of group %s delivers %s: its tasks wait", p.WithDefaults().Group, p.Name)
+			checks = append(checks, bad(Fail, name, strings.Join(append([]string{is}, lacking...), "; "), fix))
+		case len(lacking) > 0:
+			is := fmt.Sprintf("some nodes lack %s, and others stand in for them", p.Name)
+			checks = append(checks, bad(Warn, name, strings.Join(append([]string{is}, lacking...), "; "), fix))
+		}
+	}
+	checks = append(checks, groupsAway(policies, groups)...)
+	if len(checks) == 0 && someNode(groups) {
+		checks = append(checks, good(name, "by every node of their groups"))
+	}
+	return checks
+}
+
+func someNode(groups []Group) bool {
+	return slices.ContainsFunc(groups, func(g Group) bool { return len(g.Nodes) > 0 })
+}
+
+// groupsAway finds the groups without a running node, while other groups have one. It fails if nodes of another group have the
+// handlers. Without any node nothing is said: they may not have been started yet.
+func groupsAway(policies []biztype.Policy, groups []Group) (checks []Check) {
+	if !someNode(groups) {
+		return nil
+	}
+	elsewhere := map[string]bool{} // groups without a node -> whether nodes of another have a handler of theirs
+	for _, p := range policies {
+		if group := p.WithDefaults().Group; len(named(groups, group)) == 0 {
+			elsewhere[group] = elsewhere[group] || delivers(groups, p.Name)
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(elsewhere)) {
+		found := groupAway(policies, group)
+		if elsewhere[group] {
+			found[0].Level = Fail
+		}
+		checks = append(checks, found...)
+	}
+	return checks
+}
+
+// groupAway names the biz types of a group without a running node: their tasks wait.
+func groupAway(policies []biztype.Policy, group string) []Check {
+	var waiting []string
+	for _, p := range policies {
+		if p.WithDefaults().Group == group {
+			waiting = append(waiting, p.Name)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	slices.Sort(waiting)
+	return []Check{bad(Warn, "delivered", fmt.Sprintf("no node of group %s runs: tasks of %s wait", group, strings.Join(waiting, ", ")),
+		fmt.Sprintf("start a node of group %s, or name in the policies a group that has nodes", group))}
+}
+
+// idleHandlers finds handlers that get no task, since the policy of their biz type names another group, or there is none.
+func idleHandlers(policies []biztype.Policy, groups []Group) (checks []Check) {
+	const name = "handlers"
+	at := map[[2]string][]string{} // biz type and group -> nodes
+	for _, g := range groups {
+		for _, n := range g.Nodes {
+			for _, t := range n.Info.Types {
+				at[[2]string{t, g.Group}] = append(at[[2]string{t, g.Group}], n.ID)
+			}
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(at), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		bizType, group, ids := key[0], key[1], strings.Join(at[key], ", ")
+		i := slices.IndexFunc(policies, func(p biztype.Policy) bool { return p.Name == bizType })
+		if i < 0 {
+			checks = append(checks, bad(Warn, name, fmt.Sprintf("%s of group %s: the handler of %s gets no task, as this biz type has no policy", ids, group, bizType),
+				"apply one with `tocsin biz apply`, or remove the handler"))
+			continue
+		}
+		right := policies[i].WithDefaults().Group
+		if right == group {
+			continue
+		}
+		checks = append(checks, bad(Warn, name, fmt.Sprintf("%s of group %s: the handler of %s gets no task, as its policy names group %s", ids, group, bizType, right),
+			fmt.Sprintf("start these nodes in group %s, or name group %s in the policy", right, group)))
+	}
+	return checks
+}
+
+// programs warns of nodes with different programs in one group. A program is told by its version and by the schema version
+// that it is for.
+func programs(groups []Group) (checks []Check) {
+	const name = "versions"
+	nodes := map[string]map[string][]string{} // group -> program -> nodes
+	for _, g := range groups {
+		for _, n := range g.Nodes {
+			program := "no version"
+			if n.Info.Version != "" {
+				program = "version " + n.Info.Version
+			}
+			if n.Info.Schema > 0 {
+				program += fmt.Sprintf(" for schema version %d", n.Info.Schema)
+			}
+			if nodes[g.Group] == nil {
+				nodes[g.Group] = map[string][]string{}
+			}
+			nodes[g.Group][program] = append(nodes[g.Group][program], n.ID)
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(nodes)) {
+		var parts []string
+		for _, program := range slices.Sorted(maps.Keys(nodes[group])) {
+			parts = append(parts, program+": "+some(nodes[group][program]))
+		}
+		if len(parts) > 1 {
+			checks = append(checks, bad(Warn, name, fmt.Sprintf("nodes of group %s have different programs: %s", group, strings.Join(parts, "; ")),
+				"replace the older ones by the new program; what only it knows is not used, or waits, until then"))
+		}
+	}
+	if len(checks) == 0 && len(nodes) > 0 {
+		checks = append(checks, good(name, "one in each group"))
+	}
+	return checks
+}
+
+// secrets judges whether the secrets of the callbacks are available. doctor sees only its own environment, and says so.
+// It fails for a type that no live node delivers either, and otherwise warns.
+func (p patient) secrets(policies []biztype.Policy, groups []Group) []Check {
+	const name = "secrets"
+	if p.Secrets == nil {
+		return nil
+	}
+	var missing []string
+	level, signed := Warn, 0
+	for _, policy := range policies {
+		if policy.Webhook == nil || len(policy.Webhook.Secrets) == 0 {
+			continue
+		}
+		signed++
+		err := p.Secrets(policy)
+		if err == nil {
+			continue
+		}
+		missing = append(missing, err.Error())
+		if !delivers(groups, policy.Name) {
+			level = Fail
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return []Check{bad(level, name, "missing or invalid where doctor runs: "+strings.Join(missing, "; "),
+			"give the secrets to `tocsin serve` and `tocsin sweep`, since these tasks wait without them, and run doctor with the same environment and secrets_dir")}
+	case signed > 0:
+		return []Check{good(name, "those of %d callbacks are set where doctor runs", signed)}
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package operator
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// healthy is a server with nothing to complain about, for use.
+func healthy() store.Facts {
+	return store.Facts{
+		Version: "10.11.6-MariaDB-log", VersionComment: "Debian 12", Hostname: "db1", ServerID: "f6e1a7a2",
+		LogBin: true, FlushLogAtCommit: 1, SyncBinlog: 1,
+		TableOpenCache: 20000, TableDefCache: 20000, OpenFilesLimit: 50000,
+		MaxConnections: 500, MaxAllowedPacket: 16 << 20,
+		Clock: store.Offset{Ahead: 3 * time.Millisecond, RoundTrip: time.Millisecond},
+	}
+}
+
+var use = serverUse{Name: "db1", Tables: 8192, Conns: 32}
+
+func TestAHealthyServerPassesEveryCheck(t *testing.T) {
+	t.Parallel()
+	checks := settings(healthy(), use)
+	for _, c := range checks {
+		if c.Level != OK || c.Fix != "" || c.Is == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	if len(checks) != 10 {
+		t.Errorf("%d checks, want 10", len(checks))
+	}
+}
+
+// faults are what one setting can be like, and the complaint about it.
+var faults = map[string]struct {
+	spoil func(*store.Facts)
+	level Level
+	check string
+	is    string
+	fix   string
+}{
+	"a replica": {
+		func(f *store.Facts) { f.ReadOnly = true }, Fail, "read-only",
+		"read_only is on", "at the primary",
+	},
+	"a proxy in between": {
+		func(f *store.Facts) { f.Proxy = "version_comment names ProxySQL" }, Warn, "proxy",
+		"ProxySQL", "MySQL server itself",
+	},
+	"a log that is flushed once a second": {
+		func(f *store.Facts) { f.FlushLogAtCommit = 2 }, Fail, "durability",
+		"innodb_flush_log_at_trx_commit is 2: a crash", "set innodb_flush_log_at_trx_commit = 1 in my.cnf",
+	},
+	"a log and a binary log that are not flushed": {
+		func(f *store.Facts) { f.FlushLogAtCommit, f.SyncBinlog = 0, 0 }, Fail, "durability",
+		"innodb_flush_log_at_trx_commit is 0 and sync_binlog is 0", "set innodb_flush_log_at_trx_commit = 1 and sync_binlog = 1 in my.cnf",
+	},
+	"the open tables of MySQL's default": {
+		func(f *store.Facts) { f.TableOpenCache = 4000 }, Warn, "table_open_cache",
+		"table_open_cache is 4000 for 8192 task tables", "set table_open_cache = 17000 in my.cnf",
+	},
+	"the definitions of MariaDB's default": {
+		func(f *store.Facts) { f.TableDefCache = 400 }, Warn, "table_definition_cache",
+		"table_definition_cache is 400 for 8192 task tables", "set table_definition_cache = 9000 in my.cnf",
+	},
+	"few files": {
+		func(f *store.Facts) { f.OpenFilesLimit = 1024 }, Warn, "open_files_limit",
+		"1024 for 8192 task tables and 500 connections", "set open_files_limit = 9000 in my.cnf, and LimitNOFILE=9000",
+	},
+	"fewer connections than a cluster takes": {
+		func(f *store.Facts) { f.MaxConnections = 95 }, Warn, "max_connections",
+		"max_connections is 95, and 2 nodes and a sweeper may open 96, 32 each", "set max_connections = 1000 in my.cnf",
+	},
+	"fewer connections than one process takes": {
+		func(f *store.Facts) { f.MaxConnections = 31 }, Fail, "max_connections", "is 31", "max_connections",
+	},
+	"packets smaller than one batch": {
+		func(f *store.Facts) { f.MaxAllowedPacket = 1<<20 - 1 }, Fail, "max_allowed_packet", "1048575 bytes", "= 16M",
+	},
+	"small packets": {
+		func(f *store.Facts) { f.MaxAllowedPacket = 1 << 20 }, Warn, "max_allowed_packet", "1048576 bytes", "= 16M",
+	},
+	"a clock that is ahead": {
+		func(f *store.Facts) { f.Clock.Ahead = 90 * time.Second }, Warn, "clock", "1m30s ahead of this machine's", "NTP",
+	},
+	"a clock that is behind": {
+		func(f *store.Facts) { f.Clock.Ahead = -2 * time.Second }, Warn, "clock", "2s behind this machine's", "NTP",
+	},
+	"an old MySQL": {
+		func(f *store.Facts) { f.Version, f.VersionComment = "5.7.44-log", "MySQL Community Server" }, Fail, "version",
+		"MySQL 5.7.44-log", "upgrade to MySQL 8.0 or newer",
+	},
+	"an old MariaDB that calls itself 5.5.5": {
+		func(f *store.Facts) { f.Version = "5.5.5-10.5.23-MariaDB" }, Fail, "version", "10.5.23", "upgrade to MariaDB 10.6 or newer",
+	},
+	"TiDB": {
+		func(f *store.Facts) {
+			f.Version, f.VersionComment = "8.0.11-TiDB-v8.5.1", "TiDB Server (Apache License 2.0)"
+		}, Warn, "version",
+		`unknown: TiDB, version "8.0.11-TiDB-v8.5.1", is neither MySQL nor MariaDB`, "use MySQL or MariaDB",
+	},
+	"a server that names itself in its comment": {
+		func(f *store.Facts) { f.Version, f.VersionComment = "5.7.32", "SingleStoreDB source distribution" }, Warn, "version", "unknown: SingleStore", "use MySQL or MariaDB",
+	},
+	"something else": {
+		func(f *store.Facts) { f.Version, f.VersionComment = "dev", "" }, Warn, "version", `version "dev"`, "run the tests",
+	},
+}
+
+func TestEachFaultOfAServerIsNamedWithItsCure(t *testing.T) {
+	t.Parallel()
+	for name, c := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := healthy()
+			c.spoil(&f)
+			for _, got := range settings(f, use) {
+				switch {
+				case got.Name != c.check && got.Level != OK:
+					t.Errorf("complains of %+v too", got)
+				case got.Name == c.check && (got.Level != c.level || !strings.Contains(got.Is, c.is) || !strings.Contains(got.Fix, c.fix)):
+					t.Errorf("got %+v\nwant %s, %q, %q", got, c.level, c.is, c.fix)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsNoFaultIsNotNamed(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*store.Facts){
+		"no binary log, so its flushing does not matter": func(f *store.Facts) { f.LogBin, f.SyncBinlog = false, 0 },
+		"a clock seen through a slow network":            func(f *store.Facts) { f.Clock = store.Offset{Ahead: 3 * time.Second, RoundTrip: 5 * time.Second} },
+		"MySQL 8.0":                                      func(f *store.Facts) { f.Version, f.VersionComment = "8.0.36", "MySQL Community Server - GPL" },
+		"MariaDB 11, which says so in the comment only":  func(f *store.Facts) { f.Version, f.VersionComment = "11.4.2", "mariadb.org binary" },
+		"settings that the server does not have": func(f *store.Facts) {
+			f.FlushLogAtCommit, f.SyncBinlog, f.TableOpenCache, f.TableDefCache = -1, -1, -1, -1
+			f.OpenFilesLimit, f.MaxConnections, f.MaxAllowedPacket = -1, -1, -1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := healthy()
+			spoil(&f)
+			if checks := settings(f, use); Worst(checks) != OK {
+				t.Errorf("%+v", checks)
+			}
+		})
+	}
+}
+
+// setting is the advice of a fix that sets a number.
+var setting = regexp.MustCompile(`set (\w+) = (\d+) in`)
+
+func TestTheAdviceIsEnough(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := healthy()
+		targets := map[string]*int{
+			"table_open_cache": &f.TableOpenCache, "table_definition_cache": &f.TableDefCache,
+			"open_files_limit": &f.OpenFilesLimit, "max_connections": &f.MaxConnections,
+		}
+		for name, target := range targets {
+			*target = rapid.IntRange(1, 30000).Draw(t, name)
+		}
+		u := serverUse{Tables: rapid.IntRange(1, 8192).Draw(t, "tables"), Conns: rapid.IntRange(1, 500).Draw(t, "conns")}
+		for range 2 { // more connections need more files
+			for _, c := range settings(f, u) {
+				if m := setting.FindStringSubmatch(c.Fix); m != nil {
+					*targets[m[1]], _ = strconv.Atoi(m[2])
+				}
+			}
+		}
+		if checks := settings(f, u); Worst(checks) != OK {
+			t.Fatalf("after following the advice: %+v", checks)
+		}
+	})
+}
+
+func TestOneServerUnderTwoNamesIsSeen(t *testing.T) {
+	t.Parallel()
+	uses := []serverUse{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}}
+	facts := []store.Facts{{ServerID: "u-1"}, {ServerID: "u-2"}, {ServerID: "u-1"}, {}, {}}
+	checks := same(uses, facts)
+	if len(checks) != 1 || checks[0].Subject != "server c" || checks[0].Is != "is the same server as a" || checks[0].Level != Warn {
+		t.Errorf("%+v", checks)
+	}
+	facts[0].ServerID, facts[2].ServerID = "1", "1"
+	if checks := same(uses, facts); checks != nil {
+		t.Errorf("server_id 1, a default, is taken for an identity: %+v", checks)
+	}
+}

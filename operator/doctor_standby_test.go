@@ -1,0 +1,84 @@
+package operator
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/store"
+)
+
+// other is a MySQL.
+func other(f *store.Facts) { f.Version, f.VersionComment = "8.0.40", "MySQL Community Server" }
+
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	two := []mysql.Sighting{{Address: "a:1", Used: true}, {Address: "b:1"}}
+	for name, c := range map[string]struct {
+		is   func(*store.Facts)
+		seen []mysql.Sighting
+		want []string
+	}{
+		"alone, whatever the user may": {func(f *store.Facts) { f.Exempt = []string{"ALL PRIVILEGES"} }, nil, nil},
+		"a pair as it should be":       {func(f *store.Facts) { f.Replicas, f.SemiWanted, f.SemiSync = 1, true, true }, two, nil},
+		"nobody may say":               {func(f *store.Facts) { f.Replicas, f.Unlooked = -1, errors.New("denied") }, two, nil},
+		"asynchronous":                 {func(f *store.Facts) { f.Replicas = 2 }, nil, []string{"replicas: 2 connected, and commits wait for none"}},
+		"nobody acknowledges":          {func(f *store.Facts) { f.Replicas, f.SemiWanted = 1, true }, nil, []string{"replicas: 1 connected, and none acknowledges"}},
+		"nobody follows":               {func(*store.Facts) {}, two, []string{"replicas: none is connected, and the config names 2 addresses"}},
+		"promoted":                     {func(f *store.Facts) { f.Followed = true }, nil, []string{"replicas: none is connected, and this server was a replica itself"}},
+		"a replica, and root":          {func(f *store.Facts) { f.ReadOnly, f.Exempt = true, []string{"ALL PRIVILEGES"} }, nil, []string{"exemption: this user may write to a read-only server (ALL PRIVILEGES)"}},
+		"SUPER of MariaDB 10.11":       {func(f *store.Facts) { f.ReadOnly, f.Exempt = true, []string{"SUPER"} }, nil, nil},
+		"SUPER of MariaDB 10.6":        {func(f *store.Facts) { f.Version, f.ReadOnly, f.Exempt = "10.6.1-MariaDB", true, []string{"SUPER"} }, nil, []string{"exemption: "}},
+		"CONNECTION_ADMIN of MySQL":    {func(f *store.Facts) { other(f); f.ReadOnly, f.Exempt = true, []string{"CONNECTION ADMIN"} }, nil, []string{"exemption: "}},
+		"READ_ONLY ADMIN of MySQL":     {func(f *store.Facts) { other(f); f.ReadOnly, f.Exempt = true, []string{"READ ONLY ADMIN"} }, nil, nil},
+	} {
+		f := healthy()
+		c.is(&f)
+		got := complaints(standby(f, c.seen))
+		if len(got) != len(c.want) || slices.ContainsFunc(c.want, func(w string) bool { return !strings.Contains(got[0], w) }) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestAFailOverIsNamedOnlyIfNoPrimaryMayLive(t *testing.T) {
+	t.Parallel()
+	replica, off, full, primary := mysql.Sighting{Address: "r:1", ReadOnly: true}, mysql.Sighting{Address: "o:1", Silent: true}, mysql.Sighting{Address: "f:1"}, mysql.Sighting{Address: "p:1", Writes: true}
+	for name, c := range map[string]struct {
+		seen []mysql.Sighting
+		want string // in what to do; "": no word of read_only
+	}{
+		"the primary is off":                  {[]mysql.Sighting{off, replica}, "fail over to r:1"},
+		"both are replicas":                   {[]mysql.Sighting{replica, replica}, "turn read_only off"},
+		"the primary has no connection left":  {[]mysql.Sighting{full, replica}, ""},
+		"the primary takes writes":            {[]mysql.Sighting{primary, replica}, ""},
+		"one is off, and a third one refuses": {[]mysql.Sighting{off, full, replica}, ""},
+	} {
+		got := unreachable(errors.New("no answer"), serverUse{Name: "db1"}, c.seen).Fix
+		if !strings.Contains(got, c.want) || c.want == "" && strings.Contains(got, "read_only") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	runs := func(id, group, version string, schema int) Group {
+		return Group{Group: group, Nodes: []assign.NodeState{{ID: id, Info: assign.NodeInfo{Version: version, Schema: schema}}}}
+	}
+	groups := []Group{runs("a", "orders", "1.2", 0), runs("b", "callback", "1.1", 3)}
+	if got := complaints(programs(groups)); got != nil || programs(nil) != nil {
+		t.Errorf("one program in each group: %q", got)
+	}
+	groups = append(groups, runs("c", "orders", "1.1", 0), runs("d", "callback", "1.1", 2))
+	want := []string{
+		"warn : versions: nodes of group callback have different programs: version 1.1 for schema version 2: d; version 1.1 for schema version 3: b",
+		"warn : versions: nodes of group orders have different programs: version 1.1: c; version 1.2: a",
+	}
+	if got := complaints(programs(groups)); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
