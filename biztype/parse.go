@@ -1,12 +1,6 @@
 package biztype
 
-import (
-	"errors"
-	"fmt"
-	"strings"
-
-	"github.com/tocsinhq/tocsin/internal/yamlfile"
-)
+import "github.com/tocsinhq/tocsin/internal/yamlfile"
 
 // Parse reads the policies of a YAML file of the form
 //
@@ -28,14 +22,8 @@ func Parse(text []byte, file string) ([]Policy, error) {
 	if err := f.Decode(&content); err != nil {
 		return nil, err
 	}
-	policies := content.BizTypes
-	if len(policies) == 0 {
+	if len(content.BizTypes) == 0 {
 		return nil, f.Errorf("$.biz_types", "no biz types")
 	}
-	var errs []error
-	for _, p := range problems(policies) {
-		path := strings.TrimSuffix(fmt.Sprintf("$.biz_types[%d].%s", p.index, p.key), ".")
-		errs = append(errs, f.Errorf(path, "biz type %s: %w", label(policies[p.index]), p.err))
-	}
-	return policies, errors.Join(errs...)
+	return content.BizTypes, f.Place(faults(content.BizTypes).Found)
 }
