@@ -208,7 +208,7 @@ func readServer(ctx context.Context, cfg tocsin.Config, s *mysql.Server) (found 
 		rows, err := d.read(ctx)
 		if err != nil {
 			failed = errors.Join(failed, err)
-			if class := mysql.ClassOf(err); class == mysql.Canceled || class.OfServer() {
+			if mysql.Unanswered(err) {
 				return found, failed
 			}
 			continue

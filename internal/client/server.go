@@ -3,10 +3,7 @@ package client
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -44,9 +41,6 @@ func (f *facts) latest(at time.Time) time.Time { return f.now.Add(at.Sub(f.asked
 
 // clock estimates the server's clock.
 func (f *facts) clock() time.Time { return f.now.Add(time.Since(f.read)) }
-
-// layoutsAtOnce bounds the databases that one statement reads.
-const layoutsAtOnce = 64
 
 // lookAgain is how long a connection trusts the layout rows that it has read. A
 // database that moves away refuses by the names of its tables at once; they are
@@ -132,23 +126,16 @@ func (s *server) behind(ctx context.Context, conn *sql.Conn, want layoutrow.Want
 	})
 }
 
-// queryer is a pool or one of its connections.
-type queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // look reads the layout rows of all the server's databases and compares them with the
 // config. An error concerns the whole server.
-func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*facts, error) {
+func (s *server) look(ctx context.Context, over layoutrow.Queryer, want layoutrow.Want) (*facts, error) {
 	term, known, asked := s.Term(), s.marks.Known(), time.Now()
-	found, failed, err := s.layouts(ctx, over)
+	rows, failed, err := layoutrow.Read(ctx, over, s.Databases, s.layout.Database)
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	rows := make(map[int]layoutrow.Row, len(found))
-	for db, row := range found {
-		rows[db] = row.Row
-		s.agreed.Note(want, row.Row)
+	for _, row := range rows {
+		s.agreed.Note(want, row)
 	}
 	want.Identity = s.agreed.Agreed()
 	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
@@ -159,8 +146,8 @@ func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*
 		f.refused[db] = refusalOf(problem)
 	}
 	for _, db := range s.Databases {
-		if row, ok := found[db]; ok && f.refused[db] == nil {
-			f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.packet, row.now
+		if row, ok := rows[db]; ok && f.refused[db] == nil {
+			f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.Packet, row.Clock
 		}
 	}
 	return f, nil
@@ -183,55 +170,6 @@ func (s *server) explain(err error) error {
 	return fmt.Errorf("read the layout on server %s: %w", s.Name, err)
 }
 
-// layouts reads the layout rows by database number. failed has the reasons why others
-// could not be read. The error concerns the whole server.
-func (s *server) layouts(ctx context.Context, over queryer) (rows map[int]layoutRow, failed map[int]error, err error) {
-	rows, failed = make(map[int]layoutRow, len(s.Databases)), map[int]error{}
-	for part := range slices.Chunk(s.Databases, layoutsAtOnce) {
-		err := s.readLayouts(ctx, over, part, rows)
-		if err == nil {
-			continue
-		}
-		if ofServer(err) {
-			return nil, nil, err
-		}
-		for _, db := range part { // so that a fault of one hides no other
-			if err := s.readLayouts(ctx, over, []int{db}, rows); ofServer(err) {
-				return nil, nil, err
-			} else if err != nil {
-				failed[db] = err
-			}
-		}
-	}
-	return rows, failed, nil
-}
-
-// ofServer reports whether the error rules out any other answer from the server.
-func ofServer(err error) bool {
-	class := mysql.ClassOf(err)
-	return class == mysql.Canceled || class.OfServer()
-}
-
-func (s *server) readLayouts(ctx context.Context, over queryer, databases []int, into map[int]layoutRow) error {
-	parts, args := make([]string, len(databases)), make([]any, len(databases))
-	for i, db := range databases {
-		parts[i], args[i] = s.layout.Render(layoutSQL, db*s.layout.Tables), db
-	}
-	found, err := over.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"), args...)
-	if err != nil {
-		return err
-	}
-	defer found.Close()
-	for found.Next() {
-		var r layoutRow
-		if err := r.scan(found.Scan); err != nil {
-			return err
-		}
-		into[r.Asked] = r
-	}
-	return found.Err()
-}
-
 // bizTypes reads the names from the first of the server's usable databases that
 // answers.
 func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uint64, err error) {
@@ -239,7 +177,7 @@ func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uin
 		if f.refused[db] != nil {
 			continue
 		}
-		if numbers, err = s.bizTypesIn(ctx, db); err == nil || ofServer(err) {
+		if numbers, err = s.bizTypesIn(ctx, db); err == nil || mysql.Unanswered(err) {
 			break
 		}
 	}
@@ -264,25 +202,6 @@ func (s *server) bizTypesIn(ctx context.Context, db int) (map[string]uint64, err
 	return numbers, found.Err()
 }
 
-// refused reports whether a server answered, and is not what the config says.
-func refused(err error) bool { return errors.Is(err, ErrLayout) }
-
-// layoutRow is what a database says it is part of, and facts of its server.
-type layoutRow struct {
-	layoutrow.Row
-	packet int
-	now    time.Time
-}
-
-func (r *layoutRow) scan(scan func(...any) error) (err error) {
-	var now string
-	if err := scan(append(r.Fields(), &r.Mark, &r.packet, &now)...); err != nil {
-		return err
-	}
-	r.now, err = time.Parse(microForm, now) // whole milliseconds would be up to one behind the clock
-	return err
-}
-
 // markerKey is what decides how a marker is read.
 type markerKey struct {
 	layout  Layout
@@ -295,8 +214,7 @@ type markerKey struct {
 func Marker(layout Layout, cluster string, spec mysql.Spec) mysql.Marker {
 	want := layoutrow.Want{Databases: layout.Databases, Tables: layout.Tables, Cluster: cluster}
 	read := func(ctx context.Context, conn *sql.Conn) (string, error) {
-		s := server{Server: &mysql.Server{Name: spec.Name, Databases: spec.Databases}, layout: layout}
-		rows, _, err := s.layouts(ctx, conn)
+		rows, _, err := layoutrow.Read(ctx, conn, spec.Databases, layout.Database)
 		if err != nil {
 			return "", err
 		}
@@ -306,7 +224,7 @@ func Marker(layout Layout, cluster string, spec mysql.Spec) mysql.Marker {
 			if row.State == layoutrow.Held {
 				row.State = layoutrow.Active
 			}
-			if want.Refuse(row.Row, "") == "" {
+			if want.Refuse(row, "") == "" {
 				found.Put(row.Asked, row.Identity)
 				of = row.Cluster
 			}
