@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Change says what became of the tasks that a Cancel or Reschedule was about.
@@ -33,7 +33,7 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
 		return Change{}, err
 	}
 	return c.changeThrough(ctx, "cancel", ref, func(ctx context.Context) (client.Change, error) {
-		return c.client.Change(ctx, outboxrow.Cancel, ref.ref, client.When{})
+		return c.client.Change(ctx, outbox.Cancel, ref.ref, client.When{})
 	})
 }
 
@@ -46,7 +46,7 @@ func (c *Client) CancelTx(ctx context.Context, tx Tx, ref Ref) (done Change, err
 		return Change{}, err
 	}
 	return c.changeThrough(ctx, "cancel_tx", ref, func(ctx context.Context) (client.Change, error) {
-		return c.client.ChangeTx(ctx, tx, outboxrow.Cancel, ref.ref, client.When{})
+		return c.client.ChangeTx(ctx, tx, outbox.Cancel, ref.ref, client.When{})
 	})
 }
 
@@ -61,7 +61,7 @@ func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (done Chang
 		return Change{}, err
 	}
 	return c.changeThrough(ctx, "reschedule", ref, func(ctx context.Context) (client.Change, error) {
-		return c.client.Change(ctx, outboxrow.Reschedule, ref.ref, when.when)
+		return c.client.Change(ctx, outbox.Reschedule, ref.ref, when.when)
 	})
 }
 
@@ -72,7 +72,7 @@ func (c *Client) RescheduleTx(ctx context.Context, tx Tx, ref Ref, when When) (d
 		return Change{}, err
 	}
 	return c.changeThrough(ctx, "reschedule_tx", ref, func(ctx context.Context) (client.Change, error) {
-		return c.client.ChangeTx(ctx, tx, outboxrow.Reschedule, ref.ref, when.when)
+		return c.client.ChangeTx(ctx, tx, outbox.Reschedule, ref.ref, when.when)
 	})
 }
 

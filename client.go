@@ -56,7 +56,7 @@ func (c *Client) ServerOf(bizID uint64) string { return c.client.ServerOf(bizID)
 func (c *Client) Layout() Layout { return c.layout }
 
 func init() {
-	seam.MoverOf = func(of any) seam.Mover { return of.(*Client).client }
+	seam.MoverOf = func(of any) *client.Client { return of.(*Client).client }
 	seam.RefOf = func(of any) (string, uint64, string) {
 		ref := of.(Ref).ref
 		return ref.BizType, ref.BizID, ref.BizKey

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Outbox is a table in the database of the caller's transactions. AddTx, AddManyTx, CancelTx and RescheduleTx write there
@@ -40,7 +40,7 @@ func (o Outbox) validate(servers []mysql.Spec) error {
 	if o.Beside != "" && o.PostgreSQL {
 		return fmt.Errorf("outbox %s is in PostgreSQL, and so beside no server of tasks: leave Beside out", o.Table)
 	}
-	if err := outboxrow.CheckTable(o.Table); err != nil {
+	if err := outbox.CheckTable(o.Table); err != nil {
 		return err
 	}
 	if o.Beside != "" && !slices.ContainsFunc(servers, func(s mysql.Spec) bool { return s.Name == o.Beside }) {
@@ -101,13 +101,13 @@ func (o OutboxTx) AddMany(ctx context.Context, tasks []NewTask) (added []Added, 
 // Cancel is CancelTx.
 func (o OutboxTx) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
 	defer o.client.observe("cancel_tx", o.client.begin(), &err)
-	return o.change(ctx, outboxrow.Cancel, ref, When{})
+	return o.change(ctx, outbox.Cancel, ref, When{})
 }
 
 // Reschedule is RescheduleTx.
 func (o OutboxTx) Reschedule(ctx context.Context, ref Ref, when When) (done Change, err error) {
 	defer o.client.observe("reschedule_tx", o.client.begin(), &err)
-	return o.change(ctx, outboxrow.Reschedule, ref, when)
+	return o.change(ctx, outbox.Reschedule, ref, when)
 }
 
 func (o OutboxTx) change(ctx context.Context, op string, ref Ref, when When) (Change, error) {

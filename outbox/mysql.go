@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
 
 // onMySQL is the Server of an outbox on MySQL or MariaDB.
@@ -38,7 +37,7 @@ func (o *onMySQL) String() string { return "outbox " + o.table + " on " + o.serv
 
 // render fills in the table's name and a condition.
 func (o *onMySQL) render(statement, ranges string) string {
-	return strings.NewReplacer("{outbox}", outboxrow.Quoted(o.table), "{ranges}", ranges).Replace(statement)
+	return strings.NewReplacer("{outbox}", Quoted(o.table), "{ranges}", ranges).Replace(statement)
 }
 
 // wrap says what was tried.
@@ -53,7 +52,7 @@ func (o *onMySQL) wrap(tried string, err error) error {
 }
 
 // List returns rows with ids above after, at most limit: all, or those that were set aside.
-func (o *onMySQL) List(ctx context.Context, after uint64, limit int, stuck bool) ([]outboxrow.Row, error) {
+func (o *onMySQL) List(ctx context.Context, after uint64, limit int, stuck bool) ([]Row, error) {
 	where := ranges([]Range{{after + 1, 1<<64 - 1}})
 	if stuck {
 		where += stuckSQL
@@ -99,11 +98,11 @@ func (o *onMySQL) identity(ctx context.Context, conn *sql.Conn) (string, error) 
 
 // readIdentity returns the identity of an outbox; "": there is none.
 func readIdentity(ctx context.Context, conn *sql.Conn, of string) (string, error) {
-	database, table := outboxrow.Split(of)
+	database, table := Split(of)
 	var comment string
 	err := conn.QueryRowContext(ctx, identitySQL, database, table).Scan(&comment)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", err
 	}
-	return outboxrow.Identity(comment), nil
+	return Identity(comment), nil
 }

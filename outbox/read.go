@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
 
 // Range is a range of ids; both ends belong to it.
@@ -50,14 +48,14 @@ type queryer interface {
 }
 
 // read reads rows in the order of their ids, up to PageBytes, and leaves out the ids in skip.
-func (o *onMySQL) read(ctx context.Context, over queryer, where string, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
+func (o *onMySQL) read(ctx context.Context, over queryer, where string, limit int, skip func(id uint64) bool) ([]Row, error) {
 	begin := time.Now() // before the read: a row is at least as old
 	found, err := over.QueryContext(ctx, o.render(readSQL, where), limit)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = found.Close() }()
-	var rows []outboxrow.Row
+	var rows []Row
 	var answered time.Time
 	for bytes := 0; bytes < PageBytes && found.Next(); {
 		if answered.IsZero() {
@@ -75,8 +73,8 @@ func (o *onMySQL) read(ctx context.Context, over queryer, where string, limit in
 	return rows, found.Err()
 }
 
-func scan(found *sql.Rows, read, answered time.Time) (outboxrow.Row, error) {
-	r := outboxrow.Row{Read: read, Answered: answered}
+func scan(found *sql.Rows, read, answered time.Time) (Row, error) {
+	r := Row{Read: read, Answered: answered}
 	var due, created sql.NullString
 	var delay sql.Null[uint64]
 	var age int64

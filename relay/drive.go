@@ -3,13 +3,12 @@ package relay
 import (
 	"context"
 
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Turn relays the only outbox of a config without taking its lock, until ctx ends or the outbox fails. It is for tests of
 // relays that are active at the same time, and of everything that can happen to a row.
-func Turn(ctx context.Context, cfg Config, to seam.Mover) error {
+func Turn(ctx context.Context, cfg Config, to Mover) error {
 	r, err := New(cfg)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Bounds of a lane.
@@ -20,17 +20,17 @@ const (
 // lane is what waits for one database. A turn's goroutine owns it.
 type lane struct {
 	database int
-	queue    []outboxrow.Row // in the order of their ids
-	parked   ids             // to be read again, all below what comes; their rows are this lane's, but may be others' too
-	oldest   time.Time       // when the first parked row was made, by this process's clock
-	flight   []outboxrow.Row // being moved; empty: none
-	bytes    int             // of queue and flight
-	until    time.Time       // the database is not tried before
-	away     time.Duration   // the last pause of a database that is away; 0: it is not
+	queue    []outbox.Row  // in the order of their ids
+	parked   ids           // to be read again, all below what comes; their rows are this lane's, but may be others' too
+	oldest   time.Time     // when the first parked row was made, by this process's clock
+	flight   []outbox.Row  // being moved; empty: none
+	bytes    int           // of queue and flight
+	until    time.Time     // the database is not tried before
+	away     time.Duration // the last pause of a database that is away; 0: it is not
 }
 
 // park leaves a row in the outbox, to be read again.
-func (l *lane) park(row outboxrow.Row, known ids) {
+func (l *lane) park(row outbox.Row, known ids) {
 	if len(l.parked) == 0 {
 		l.oldest = made(row)
 	}
@@ -38,14 +38,14 @@ func (l *lane) park(row outboxrow.Row, known ids) {
 }
 
 // made is when a row was made, by this process's clock.
-func made(row outboxrow.Row) time.Time { return row.Read.Add(-row.Age) }
+func made(row outbox.Row) time.Time { return row.Read.Add(-row.Age) }
 
 // next takes the rows to move together off the queue. For each biz_id it takes either adds only or one other row, so that
 // the order of a biz_id is kept in whatever order the rows are stored.
-func (l *lane) next() []outboxrow.Row {
+func (l *lane) next() []outbox.Row {
 	n := min(len(l.queue), flightRows)
 	ops := make(map[uint64]string, n) // of each biz_id, what is taken first
-	taken, left := make([]outboxrow.Row, 0, n), l.queue[:0]
+	taken, left := make([]outbox.Row, 0, n), l.queue[:0]
 	for i, row := range l.queue {
 		if len(taken) == flightRows {
 			left = append(left, l.queue[i:]...)
@@ -55,7 +55,7 @@ func (l *lane) next() []outboxrow.Row {
 		if !some {
 			ops[row.BizID] = row.Op
 		}
-		if some && (first != outboxrow.Add || row.Op != outboxrow.Add) {
+		if some && (first != outbox.Add || row.Op != outbox.Add) {
 			ops[row.BizID] = "" // nothing behind it may pass it
 			left = append(left, row)
 			continue

@@ -149,11 +149,19 @@ func (r *Relay) claim(identity, name string) error {
 	return nil
 }
 
+// Mover moves rows of outboxes to the tables of their tasks: the client's machinery does, see internal/client.
+type Mover interface {
+	Move(ctx context.Context, identity string, rows []outbox.Row) []outbox.Result
+	Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outbox.Key) (map[outbox.Key]bool, error)) error
+	NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error
+	SettledBelow(ctx context.Context, identity string) (below uint64, err error)
+}
+
 // line is the relay of one outbox.
 type line struct {
 	*Relay
 	outbox *outbox.Outbox
-	tasks  seam.Mover // where rows go
+	tasks  Mover // where rows go
 	gauges gauges
 
 	settled atomic.Uint64 // the outbox has no rows with ids below it, for the next turns; 0: not known

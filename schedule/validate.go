@@ -2,14 +2,12 @@ package schedule
 
 import (
 	"errors"
-	"fmt"
 	"time"
 	"unicode/utf8"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/bizkey"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/name"
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
 	"github.com/tocsinhq/tocsin/internal/yamlfile"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
@@ -56,7 +54,7 @@ type check struct{ yamlfile.Faults }
 func (c *check) subject(d Definition) {
 	c.Refuse(d.BizID != 0 && d.Key != "", "key", "give either biz_id or key")
 	if d.Key != "" {
-		c.Note("key", bizkey.Check(d.Key))
+		c.Note("key", name.CheckKey(d.Key))
 	}
 }
 
@@ -98,21 +96,8 @@ func (c *check) payload(d Definition) {
 	n := utf8.RuneCountInString(d.Payload)
 	c.Refuse(n > tocsin.MaxPayload, "payload", "payload has %d characters: at most %d", n, tocsin.MaxPayload)
 	c.Refuse(d.PayloadVersion < 0, "payload_version", "payload_version %d: use 0 or more", d.PayloadVersion)
-	_, err := d.storedHeaders()
+	_, err := client.StoredHeaders(d.Headers, d.PayloadVersion)
 	c.Note("headers", err)
-}
-
-// storedHeaders returns the headers as they are stored, with the version of the payload.
-func (d Definition) storedHeaders() (string, error) {
-	headers, err := tocsin.HeadersOf(d.Headers)
-	if err != nil {
-		return "", err
-	}
-	marked := payloadmark.Set(string(headers), d.PayloadVersion)
-	if n := utf8.RuneCountInString(marked); n > tocsin.MaxHeaders {
-		return "", fmt.Errorf("headers have %d characters as JSON, with the version of the payload: at most %d", n, tocsin.MaxHeaders)
-	}
-	return marked, nil
 }
 
 func (c *check) policies(d Definition) {

@@ -12,7 +12,6 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/whsec"
 )
 
 // DefaultMaxBody is more than any payload needs, escaped.
@@ -101,7 +100,7 @@ func NewBatch(cfg Config, handle func(context.Context, []Task) []error) (*Receiv
 	}
 	r := &Receiver{cfg: cfg, handle: handle}
 	for i, secret := range cfg.Secrets {
-		w, err := whsec.Parse(secret)
+		w, err := ParseSecret(secret)
 		if err != nil {
 			return nil, fmt.Errorf("webhook: secret %d: %w", i+1, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Change is what became of the tasks that a cancel or reschedule was about; see tocsin.Change.
@@ -31,7 +31,7 @@ type Ref struct {
 	Err     error  // why the key has no biz_id
 }
 
-// Change cancels or reschedules tasks in a transaction of its own. op is outboxrow.Cancel, without a time, or outboxrow.Reschedule.
+// Change cancels or reschedules tasks in a transaction of its own. op is outbox.Cancel, without a time, or outbox.Reschedule.
 func (c *Client) Change(ctx context.Context, op string, ref Ref, when When) (Change, error) {
 	ch, err := c.change(ctx, op, ref, when)
 	if err != nil {
@@ -70,7 +70,7 @@ type change struct {
 
 // change makes ready a cancel or reschedule.
 func (c *Client) change(ctx context.Context, op string, ref Ref, when When) (change, error) {
-	if op == outboxrow.Cancel {
+	if op == outbox.Cancel {
 		return c.changeOf(ctx, op, ref, cancelSQL)
 	}
 	if err := when.valid(time.Now()); err != nil {

@@ -9,8 +9,9 @@
 //	node                            CheckNode: at most 40, as ids get a random end
 //	biz type                        CheckLower: without capital letters
 //	MySQL server                    CheckShown: any text of one line, as it is only shown
+//	business key                    CheckKey: any UTF-8, at most 64 bytes
 //
-// A default name is adapted to this form: see OfHost.
+// A default name is adapted to this form: see OfHost. A business key that is no number becomes a biz_id: see KeyID.
 package name
 
 import (

@@ -18,7 +18,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/whsec"
+	receiver "github.com/tocsinhq/tocsin/webhook"
 )
 
 // NodeHeader names the node that sent a callback.
@@ -66,7 +66,7 @@ func New(cfg Config) (*Sink, error) {
 	}
 	s := &Sink{cfg: cfg}
 	for i, secret := range cfg.Secrets {
-		w, err := whsec.Parse(secret)
+		w, err := receiver.ParseSecret(secret)
 		if err != nil {
 			return nil, fmt.Errorf("webhook secret %d: %w", i+1, err)
 		}

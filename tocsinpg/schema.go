@@ -1,4 +1,4 @@
-package schema
+package tocsinpg
 
 import (
 	"context"
@@ -9,9 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
 // maxName is how long a name may be in PostgreSQL, which cuts longer ones.
@@ -19,10 +17,10 @@ const maxName = 63
 
 // checkTable refuses a name that means no table, or another one.
 func checkTable(table string) error {
-	if err := outboxrow.CheckTable(table); err != nil {
+	if err := outbox.CheckTable(table); err != nil {
 		return err
 	}
-	in, name := outboxrow.Split(table)
+	in, name := outbox.Split(table)
 	switch {
 	case in == "":
 		return fmt.Errorf("outbox table %q: name its schema too: public.%s", table, table)
@@ -34,20 +32,20 @@ func checkTable(table string) error {
 
 // render fills in the names.
 func render(statement, table string) string {
-	in, name := outboxrow.Split(table)
+	in, name := outbox.Split(table)
 	return strings.NewReplacer(
 		"{table}", table,
-		"{outbox}", outboxrow.QuotedPostgreSQL(table),
-		"{schema}", outboxrow.QuotedPostgreSQL(in),
-		"{sequence}", outboxrow.QuotedPostgreSQL(in)+`."`+name[:min(len(name), maxName-len(sequenceEnd))]+sequenceEnd+`"`,
+		"{outbox}", outbox.QuotedPostgreSQL(table),
+		"{schema}", outbox.QuotedPostgreSQL(in),
+		"{sequence}", outbox.QuotedPostgreSQL(in)+`."`+name[:min(len(name), maxName-len(sequenceEnd))]+sequenceEnd+`"`,
 	).Replace(statement)
 }
 
 // sequenceEnd is how PostgreSQL names the sequence of the ids: behind the table's name, which it cuts if both are too long.
 const sequenceEnd = "_id_seq"
 
-// Plan returns what Apply would run for a table, schema.table, and the rights that users need. It connects to nothing.
-func Plan(table string) (string, error) {
+// PlanOutbox returns what ApplyOutbox would run for a table, schema.table, and the rights that users need. It connects to nothing.
+func PlanOutbox(table string) (string, error) {
 	if err := checkTable(table); err != nil {
 		return "", err
 	}
@@ -58,17 +56,18 @@ func Plan(table string) (string, error) {
 const (
 	noDatabase = "3D000"
 	noSchema   = "3F000"
+	noTable    = "42P01"
 )
 
-// Apply makes the table, in a database and schema that must be there, and gives it an identity. It reports whether the
-// table is new. It leaves an outbox that is there as it is: Verify says what differs. A table that is no outbox is an
+// ApplyOutbox makes the table, in a database and schema that must be there, and gives it an identity. It reports whether the
+// table is new. It leaves an outbox that is there as it is: VerifyOutbox says what differs. A table that is no outbox is an
 // error.
-func Apply(ctx context.Context, cfg outbox.Config) (created bool, err error) {
-	text, err := Plan(cfg.Table)
+func ApplyOutbox(ctx context.Context, cfg outbox.Config) (created bool, err error) {
+	text, err := PlanOutbox(cfg.Table)
 	if err != nil {
 		return false, err
 	}
-	conn, err := connect(ctx, cfg)
+	conn, err := connectToApply(ctx, cfg)
 	if err != nil {
 		return false, err
 	}
@@ -79,10 +78,10 @@ func Apply(ctx context.Context, cfg outbox.Config) (created bool, err error) {
 	}
 	if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil {
 		if code(err) == noSchema {
-			in, _ := outboxrow.Split(cfg.Table)
-			return false, fmt.Errorf("%s has no schema %s: an outbox stands in a schema of yours (%w)", place(conn), in, err)
+			in, _ := outbox.Split(cfg.Table)
+			return false, fmt.Errorf("%s has no schema %s: an outbox stands in a schema of yours (%w)", whereIs(conn.Config()), in, err)
 		}
-		return false, fmt.Errorf("make outbox %s in %s: %w", cfg.Table, place(conn), err)
+		return false, fmt.Errorf("make outbox %s in %s: %w", cfg.Table, whereIs(conn.Config()), err)
 	}
 	return !there, nil
 }
@@ -90,23 +89,24 @@ func Apply(ctx context.Context, cfg outbox.Config) (created bool, err error) {
 // isThere reports whether the table is there. A table of another kind is an error.
 func isThere(ctx context.Context, conn *pgx.Conn, table string) (there bool, err error) {
 	var columns int
-	err = conn.QueryRow(ctx, thereSQL, outboxrow.QuotedPostgreSQL(table)).Scan(&there)
+	err = conn.QueryRow(ctx, thereSQL, outbox.QuotedPostgreSQL(table)).Scan(&there)
 	if err == nil {
 		err = conn.QueryRow(ctx, render(columnsThereSQL, table)).Scan(&columns)
 	}
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("look for outbox %s in %s: %w", table, place(conn), err)
+		return false, fmt.Errorf("look for outbox %s in %s: %w", table, whereIs(conn.Config()), err)
 	case there && columns < 4:
-		in, _ := outboxrow.Split(table)
+		in, _ := outbox.Split(table)
 		return true, fmt.Errorf("table %s in %s is no outbox, and is left as it is: name a table that is not there yet, such as %s.%s",
-			table, place(conn), in, outboxrow.DefaultTable)
+			table, whereIs(conn.Config()), in, outbox.DefaultTable)
 	}
 	return there, nil
 }
 
-func connect(ctx context.Context, cfg outbox.Config) (*pgx.Conn, error) {
-	conn, err := tocsinpg.Connect(ctx, cfg)
+// connectToApply is Connect for the owner of an outbox, whose database may be missing.
+func connectToApply(ctx context.Context, cfg outbox.Config) (*pgx.Conn, error) {
+	conn, err := Connect(ctx, cfg)
 	if code(err) == noDatabase {
 		return nil, fmt.Errorf("an outbox stands in a database of yours, which must be there: %w", err)
 	}
@@ -120,10 +120,4 @@ func code(err error) string {
 		return said.Code
 	}
 	return ""
-}
-
-// place names a connection's server and database.
-func place(conn *pgx.Conn) string {
-	c := conn.Config()
-	return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)
 }

@@ -1,4 +1,4 @@
-package schema
+package tocsinpg
 
 import _ "embed" // the SQL file
 
