@@ -37,7 +37,38 @@ func (c *Client) Change(ctx context.Context, op string, ref Ref, when When) (Cha
 	if err != nil {
 		return Change{}, err
 	}
-	return c.run(ctx, ch)
+	s, err := c.serverOf(ctx, ch.table)
+	if err != nil {
+		return Change{}, err
+	}
+	for t := newTries(); ; {
+		var done Change
+		applied := false // all but the commit
+		err := mysql.Retry(ctx, func() error {
+			applied = false
+			return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
+				if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
+					return err
+				}
+				done, err = c.apply(ctx, conn, ch)
+				applied = err == nil
+				return err
+			})
+		})
+		class := mysql.ClassOf(err)
+		switch {
+		case err == nil:
+			return done, nil
+		case applied && (class == mysql.Lost || class == mysql.Canceled):
+			return Change{}, fmt.Errorf("%s in %s: %w: %w", ch.verb, c.Where(ch.table), ErrUnknownOutcome, err)
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
+			return Change{}, err
+		case errors.Is(err, errElsewhere):
+			return Change{}, Refuse(ErrLayout, "%s changes no tasks: its database is retired, held or not that of cluster %q", c.Where(ch.table), c.want.Cluster)
+		case !t.again(ctx, false, err):
+			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.Where(ch.table), outage(c.moved(ctx, ch.table, err)))
+		}
+	}
 }
 
 // ChangeTx is Change in the caller's own transaction, or through its outbox; see AddTx.
@@ -49,7 +80,16 @@ func (c *Client) ChangeTx(ctx context.Context, tx Tx, op string, ref Ref, when W
 	if err != nil {
 		return Change{}, err
 	}
-	return c.runTx(ctx, tx, ch)
+	done, err := c.apply(ctx, tx, ch)
+	switch {
+	case err == nil:
+		return done, nil
+	case errors.Is(err, errElsewhere):
+		return Change{}, c.elsewhere(ctx, ch.table)
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
+		return Change{}, err
+	}
+	return Change{}, c.inTx(ctx, ch.verb+" in", ch.table, err)
 }
 
 // change is one cancel or reschedule, ready to run.
@@ -114,56 +154,6 @@ func (c *Client) changeOf(ctx context.Context, verb string, ref Ref, update stri
 	ch.status, ch.ours = c.ours(strings.ReplaceAll(statusSQL+of+forUpdateSQL, "{index}", index), ch.table)
 	ch.update = c.layout.Render(strings.ReplaceAll(update+of, "{index}", index), ch.table)
 	return ch, nil
-}
-
-// run makes the change in a transaction of its own.
-func (c *Client) run(ctx context.Context, ch change) (Change, error) {
-	s, err := c.serverOf(ctx, ch.table)
-	if err != nil {
-		return Change{}, err
-	}
-	for t := newTries(); ; {
-		var done Change
-		applied := false // all but the commit
-		err := mysql.Retry(ctx, func() error {
-			applied = false
-			return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
-				if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
-					return err
-				}
-				done, err = c.apply(ctx, conn, ch)
-				applied = err == nil
-				return err
-			})
-		})
-		class := mysql.ClassOf(err)
-		switch {
-		case err == nil:
-			return done, nil
-		case applied && (class == mysql.Lost || class == mysql.Canceled):
-			return Change{}, fmt.Errorf("%s in %s: %w: %w", ch.verb, c.Where(ch.table), ErrUnknownOutcome, err)
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
-			return Change{}, err
-		case errors.Is(err, errElsewhere):
-			return Change{}, Refuse(ErrLayout, "%s changes no tasks: its database is retired, held or not that of cluster %q", c.Where(ch.table), c.want.Cluster)
-		case !t.again(ctx, false, err):
-			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.Where(ch.table), outage(c.moved(ctx, ch.table, err)))
-		}
-	}
-}
-
-// runTx makes the change in the caller's transaction.
-func (c *Client) runTx(ctx context.Context, tx Tx, ch change) (Change, error) {
-	done, err := c.apply(ctx, tx, ch)
-	switch {
-	case err == nil:
-		return done, nil
-	case errors.Is(err, errElsewhere):
-		return Change{}, c.elsewhere(ctx, ch.table)
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
-		return Change{}, err
-	}
-	return Change{}, c.inTx(ctx, ch.verb+" in", ch.table, err)
 }
 
 // errElsewhere says that the database is not this cluster's; it never leaves

@@ -55,11 +55,12 @@ type Sink struct {
 
 // New checks the config. It connects to nothing.
 func New(cfg Config) (*Sink, error) {
+	defaults := biztype.Policy{}.WithDefaults()
 	if cfg.Timeout <= 0 {
-		cfg.Timeout = biztype.DefaultTimeout
+		cfg.Timeout = defaults.Timeout.D()
 	}
 	if cfg.Conns <= 0 {
-		cfg.Conns = biztype.DefaultConcurrency
+		cfg.Conns = defaults.Concurrency
 	}
 	if err := cfg.validate(); err != nil {
 		return nil, err
