@@ -192,8 +192,10 @@ func TestARetiredDatabaseLeavesItsNeighboursAlone(t *testing.T) {
 	if _, err := c.Add(t.Context(), remind.New(active, "x", tocsin.In(day))); err != nil {
 		t.Errorf("add beside it: %v", err)
 	}
-	if _, err := c.Add(t.Context(), remind.New(retired, "x", tocsin.In(day))); !errors.Is(err, tocsin.ErrLayout) {
-		t.Errorf("add to it, over a connection that was admitted next door: %v", err)
+	for name, when := range map[string]tocsin.When{"near": tocsin.In(0), "far": tocsin.In(day)} {
+		if _, err := c.Add(t.Context(), remind.New(retired, "x", when)); !errors.Is(err, tocsin.ErrLayout) {
+			t.Errorf("add to it, %s, over a connection that was admitted next door: %v", name, err)
+		}
 	}
 	added, err := c.AddMany(t.Context(), []tocsin.NewTask{remind.New(retired, "x", tocsin.In(day)), remind.New(active, "x", tocsin.In(day))})
 	if !errors.Is(err, tocsin.ErrLayout) || !errors.Is(added[0].Err, tocsin.ErrLayout) || added[1].Err != nil {

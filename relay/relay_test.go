@@ -29,6 +29,7 @@ func TestWhatWasSetAsideStaysThereForTheNextRelay(t *testing.T) {
 	}
 }
 
+// A cancel cancels at once what no delivery has, and waits for the delivery that it meets.
 func TestACancelOfAStrictTypeWaitsForTheDeliveryThatItMeets(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -38,15 +39,18 @@ func TestACancelOfAStrictTypeWaitsForTheDeliveryThatItMeets(t *testing.T) {
 	s.Want(1, "a pending")
 	table := s.Config.Layout.Table(s.Config.Layout.TableOf(1))
 	s.Exec("UPDATE " + table + " SET status = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR, claimed_by = 'node'")
-	s.Cancel(1)
 	s.Add(1, "b", tocsin.In(day))
+	s.Want(1, "a claimed, b pending")
+	s.Cancel(1)
+	s.Want(1, "a claimed, b cancelled")
+	s.Add(1, "c", tocsin.In(day))
 	s.Add(2, "other", tocsin.In(day))
 	s.Want(2, "other pending")
-	if got := s.Tasks(1); got != "a claimed" {
+	if got := s.Tasks(1); got != "a claimed, b cancelled" {
 		t.Errorf("while a delivery is under way: %s", got)
 	}
 	s.Exec("UPDATE " + table + " SET status = 0, claimed_by = '' WHERE status = 1") // it failed, and is to be tried again
-	s.Want(1, "a cancelled, b pending")
+	s.Want(1, "a cancelled, b cancelled, c pending")
 	s.Rows(0)
 }
 
@@ -328,23 +332,4 @@ func TestARowWithoutATimeOfCreationIsSetAside(t *testing.T) {
 	if n, err := s.Outbox().Drop(t.Context(), nil, true); n != 1 || err != nil {
 		t.Error(n, err)
 	}
-}
-
-func TestACancelCancelsAtOnceWhatNoDeliveryHas(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.strict()
-	s.relay(s.config())
-	s.Add(1, "a", tocsin.In(day))
-	s.Want(1, "a pending")
-	table := s.Config.Layout.Table(s.Config.Layout.TableOf(1))
-	s.Exec("UPDATE " + table + " SET status = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR, claimed_by = 'node'")
-	s.Add(1, "b", tocsin.In(day))
-	s.Want(1, "a claimed, b pending")
-	s.Cancel(1)
-	s.Want(1, "a claimed, b cancelled")
-	s.Add(1, "c", tocsin.In(day))
-	s.Exec("UPDATE " + table + " SET status = 0, claimed_by = '' WHERE status = 1")
-	s.Want(1, "a cancelled, b cancelled, c pending")
-	s.Rows(0)
 }
