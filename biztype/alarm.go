@@ -3,7 +3,6 @@ package biztype
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -52,11 +51,7 @@ func byName(policies []Policy) map[string]Policy {
 // checkAlarms checks the alarms of policies that are to be stored against those that are stored: to whom they are, and whether
 // a biz type that gets an alarm delivers those of others. Alarms between other biz types are not looked at.
 func checkAlarms(databases []database, policies []Policy) error {
-	latest := map[uint64]row{}
-	for _, d := range databases {
-		merge(latest, slices.Collect(maps.Values(d.rows)))
-	}
-	stored, _ := decodeAll(latest) // one that can't be read is left out
+	stored, _ := decodeAll(latestOf(databases)) // one that can't be read is left out
 	all, given := byName(stored), byName(policies)
 	for name, p := range given {
 		all[name] = p

@@ -42,7 +42,6 @@ type Config struct {
 
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
-
 }
 
 // Validate returns the first mistake. It connects to nothing.

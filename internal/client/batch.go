@@ -187,7 +187,7 @@ func (b *batch) once(ctx context.Context, rows []*Row, maybe bool) (sent bool, e
 		return false, err
 	}
 	defer conn.Close()
-	if err := b.server.admit(ctx, conn, b.client.want, b.databases(rows)...); err != nil {
+	if err := b.server.admit(ctx, conn, b.databases(rows)...); err != nil {
 		return false, err
 	}
 	for range maxCollisions {

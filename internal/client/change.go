@@ -47,7 +47,7 @@ func (c *Client) Change(ctx context.Context, op string, ref Ref, when When) (Cha
 		err := mysql.Retry(ctx, func() error {
 			applied = false
 			return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
-				if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
+				if err := s.admit(ctx, conn, c.layout.DatabaseOf(ch.table)); err != nil {
 					return err
 				}
 				done, err = c.apply(ctx, conn, ch)

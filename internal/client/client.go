@@ -61,7 +61,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks}
+		s := &server{Server: opened, client: c}
 		c.servers = append(c.servers, s)
 		for _, db := range spec.Databases {
 			c.home[db] = s
@@ -165,7 +165,7 @@ func (c *Client) ask(ctx context.Context, s *server) answer {
 	if len(s.Databases) == 0 {
 		return answer{err: fmt.Errorf("server %s holds no database", s.Name)}
 	}
-	f, err := s.check(ctx, c.want)
+	f, err := s.check(ctx)
 	if err != nil {
 		return answer{err: err}
 	}
@@ -189,7 +189,7 @@ func (c *Client) readBizTypes(ctx context.Context) (types map[string]uint64, err
 		}
 		asked++
 		go func() {
-			f, err := s.checked(ctx, c.want)
+			f, err := s.checked(ctx)
 			a := answer{server: s, facts: f, err: err}
 			if err == nil {
 				a.types, a.err = s.bizTypes(ctx, f)
@@ -215,7 +215,7 @@ func (c *Client) readBizTypes(ctx context.Context) (types map[string]uint64, err
 // serverOf returns the server of a table number, if its database may be read.
 func (c *Client) serverOf(ctx context.Context, table int) (*server, error) {
 	db := c.layout.DatabaseOf(table)
-	return c.home[db], c.home[db].readable(ctx, c.want, db)
+	return c.home[db], c.home[db].readable(ctx, db)
 }
 
 // TableOf returns the table number of a job_id; ErrNotFound where the layout has

@@ -201,7 +201,7 @@ LIMIT ?`
 func (c *Client) Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outbox.Key) (map[outbox.Key]bool, error)) error {
 	l := &ledger{client: c, identity: identity}
 	s := c.home[database]
-	if err := s.readable(ctx, c.want, database); err != nil {
+	if err := s.readable(ctx, database); err != nil {
 		return err
 	}
 	for after, more := uint64(0), true; more; {

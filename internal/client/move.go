@@ -112,7 +112,7 @@ func (m *move) server(ctx context.Context, bizID uint64) (*server, *facts, error
 	f := s.facts.Load()
 	if f == nil || f.cluster != c.want.Cluster || f.term != s.Term() || time.Since(f.read) > lookAgain {
 		var err error
-		if f, err = s.check(ctx, c.want); err != nil {
+		if f, err = s.check(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -276,7 +276,7 @@ func (m *move) change(ctx context.Context, r outbox.Row) error {
 	busy := false
 	err = mysql.RetryFor(ctx, moveBrief, func() error {
 		return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
-			if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
+			if err := s.admit(ctx, conn, c.layout.DatabaseOf(ch.table)); err != nil {
 				return err
 			}
 			busy, err = m.apply(ctx, conn, l, note, ch)

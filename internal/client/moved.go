@@ -31,7 +31,7 @@ func (c *Client) wrong(ctx context.Context, table int) error {
 	defer cancel()
 	db := c.layout.DatabaseOf(table)
 	s := c.home[db]
-	f, err := s.look(ctx, s.DB, c.want)
+	f, err := s.look(ctx, s.DB)
 	if err != nil {
 		return nil
 	}

@@ -15,9 +15,7 @@ import (
 // themselves. Safe for concurrent use.
 type server struct {
 	*mysql.Server
-	layout  Layout
-	agreed  *layoutrow.Identities // the client's
-	marks   *layoutrow.Marks      // the client's
+	client  *Client
 	anchors anchors               // of Move
 	facts   atomic.Pointer[facts] // nil until the databases were read and agreed
 }
@@ -50,17 +48,17 @@ const lookAgain = time.Second
 // checked returns the facts of a server, which it reads on first use. It refuses the
 // server if none of its databases may be used. A refusal is not kept: the next call
 // asks again, so mending the server is enough.
-func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, error) {
-	if f := s.facts.Load(); f != nil && f.cluster == want.Cluster && f.term == s.Term() {
+func (s *server) checked(ctx context.Context) (*facts, error) {
+	if f := s.facts.Load(); f != nil && f.cluster == s.client.want.Cluster && f.term == s.Term() {
 		return f, nil
 	}
-	return s.check(ctx, want)
+	return s.check(ctx)
 }
 
 // check reads the layout rows of the server's databases, and keeps them if one
 // database may be used.
-func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error) {
-	f, err := s.look(ctx, s.DB, want)
+func (s *server) check(ctx context.Context) (*facts, error) {
+	f, err := s.look(ctx, s.DB)
 	if err != nil {
 		return nil, err
 	}
@@ -75,10 +73,10 @@ func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error)
 
 // readable refuses one database if it was refused when it was last read, at most
 // lookAgain ago.
-func (s *server) readable(ctx context.Context, want layoutrow.Want, db int) error {
-	f, err := s.checked(ctx, want)
+func (s *server) readable(ctx context.Context, db int) error {
+	f, err := s.checked(ctx)
 	if err == nil && f.unreadable(db) != nil && time.Since(f.read) > lookAgain {
-		f, err = s.check(ctx, want)
+		f, err = s.check(ctx)
 	}
 	if err != nil {
 		return err
@@ -96,18 +94,18 @@ func (f *facts) unreadable(db int) error {
 }
 
 // seen gives what a server that was accepted once says of its databases now.
-func (s *server) seen(ctx context.Context, want layoutrow.Want) (*facts, error) {
-	if _, err := s.checked(ctx, want); err != nil {
+func (s *server) seen(ctx context.Context) (*facts, error) {
+	if _, err := s.checked(ctx); err != nil {
 		return nil, err
 	}
-	return s.look(ctx, s.DB, want)
+	return s.look(ctx, s.DB)
 }
 
 // admit refuses databases by the layout rows read over the connection that is about
 // to be used, at most lookAgain ago: another server may stand behind the address by
 // now.
-func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want, databases ...int) error {
-	f, err := s.behind(ctx, conn, want)
+func (s *server) admit(ctx context.Context, conn *sql.Conn, databases ...int) error {
+	f, err := s.behind(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -120,28 +118,29 @@ func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want,
 }
 
 // behind returns the facts read over a connection at most lookAgain ago.
-func (s *server) behind(ctx context.Context, conn *sql.Conn, want layoutrow.Want) (*facts, error) {
+func (s *server) behind(ctx context.Context, conn *sql.Conn) (*facts, error) {
 	return mysql.LookOnce(ctx, conn, lookAgain, func(ctx context.Context) (*facts, error) {
-		return s.look(ctx, conn, want)
+		return s.look(ctx, conn)
 	})
 }
 
 // look reads the layout rows of all the server's databases and compares them with the
 // config. An error concerns the whole server.
-func (s *server) look(ctx context.Context, over layoutrow.Queryer, want layoutrow.Want) (*facts, error) {
-	term, known, asked := s.Term(), s.marks.Known(), time.Now()
-	rows, failed, err := layoutrow.Read(ctx, over, s.Databases, s.layout.Database)
+func (s *server) look(ctx context.Context, over layoutrow.Queryer) (*facts, error) {
+	c, want := s.client, s.client.want
+	term, known, asked := s.Term(), c.marks.Known(), time.Now()
+	rows, failed, err := layoutrow.Read(ctx, over, s.Databases, c.layout.Database)
 	if err != nil {
 		return nil, s.explain(err)
 	}
 	for _, row := range rows {
-		s.agreed.Note(want, row)
+		c.agreed.Note(want, row)
 	}
-	want.Identity = s.agreed.Agreed()
-	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
+	want.Identity = c.agreed.Agreed()
+	where := func(db int) string { return c.layout.Database(db) + " on " + s.Name }
 	f := &facts{read: time.Now(), asked: asked, term: term, refused: map[int]error{}}
 	f.problems = want.Judge(s.Databases, rows, failed, where)
-	s.marks.Compare(known, rows, f.problems, where)
+	c.marks.Compare(known, rows, f.problems, where)
 	for db, problem := range f.problems {
 		f.refused[db] = refusalOf(problem)
 	}
@@ -185,7 +184,7 @@ func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uin
 }
 
 func (s *server) bizTypesIn(ctx context.Context, db int) (map[string]uint64, error) {
-	found, err := s.DB.QueryContext(ctx, s.layout.Render(bizTypesSQL, db*s.layout.Tables))
+	found, err := s.DB.QueryContext(ctx, s.client.layout.Render(bizTypesSQL, db*s.client.layout.Tables))
 	if err != nil {
 		return nil, fmt.Errorf("read the biz types on server %s: %w", s.Name, err)
 	}

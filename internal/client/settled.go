@@ -35,7 +35,7 @@ WHERE outbox = ?`
 // says that the id is no longer true.
 func (c *Client) NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error {
 	s := c.home[database]
-	if err := s.readable(ctx, c.want, database); err != nil {
+	if err := s.readable(ctx, database); err != nil {
 		return err
 	}
 	render := func(statement string) string { return c.layout.Render(statement, database*c.layout.Tables) }
@@ -80,7 +80,7 @@ func (c *Client) SettledBelow(ctx context.Context, identity string) (below uint6
 
 func (c *Client) settledIn(ctx context.Context, identity string, database int) (id uint64, err error) {
 	s := c.home[database]
-	if err := s.readable(ctx, c.want, database); err != nil {
+	if err := s.readable(ctx, database); err != nil {
 		return 0, err
 	}
 	query := c.layout.Render(settledReadSQL, database*c.layout.Tables)
