@@ -23,25 +23,8 @@ type Added struct {
 // Add stores a task. An error means that it is not there; one that wraps
 // ErrUnknownOutcome names the job_id that it would have. A lost connection is
 // repeated with the same job_id and never stores the task twice.
-func (c *Client) Add(ctx context.Context, t NewTask) (added Added, err error) {
-	defer c.observeAdd("add", c.begin(), t, &added, &err)
-	if err := client.NoContext(ctx); err != nil {
-		return Added{}, err
-	}
-	if c.use != nil {
-		return c.addThrough(ctx, "add", t, c.addTask)
-	}
-	return c.addTask(ctx, t)
-}
-
-// addTask is Add without Config.Use.
-func (c *Client) addTask(ctx context.Context, t NewTask) (Added, error) {
-	r, err := c.client.Row(ctx, t.task)
-	if err != nil {
-		return Added{}, err
-	}
-	added, err := c.client.Add(ctx, &r)
-	return addedOf(added), err
+func (c *Client) Add(ctx context.Context, t NewTask) (Added, error) {
+	return one(c.add(ctx, "add", client.NoContext(ctx), []NewTask{t}, c.storeOne))
 }
 
 // AddMany stores tasks in few round trips: grouped by server and table, many
@@ -52,29 +35,8 @@ func (c *Client) addTask(ctx context.Context, t NewTask) (Added, error) {
 // counts the others by server and wraps one cause of each.
 //
 // In is counted by the database's clock as it is read when the call begins.
-func (c *Client) AddMany(ctx context.Context, tasks []NewTask) (added []Added, err error) {
-	defer c.observeAll("add_many", c.begin(), tasks, &added, &err)
-	if err := client.NoContext(ctx); err != nil {
-		return failAll(len(tasks), err), err
-	}
-	if c.use != nil && len(tasks) > 0 {
-		return c.allThrough(ctx, "add_many", tasks, c.addTasks)
-	}
-	return c.addTasks(ctx, tasks)
-}
-
-// addTasks is AddMany without Config.Use.
-func (c *Client) addTasks(ctx context.Context, tasks []NewTask) ([]Added, error) {
-	rows := make([]client.Row, len(tasks))
-	for i, t := range tasks {
-		r, err := c.client.Row(ctx, t.task)
-		if err != nil {
-			r.Out.Err = err
-		}
-		rows[i] = r
-	}
-	err := c.client.AddMany(ctx, rows)
-	return fates(rows), err
+func (c *Client) AddMany(ctx context.Context, tasks []NewTask) ([]Added, error) {
+	return c.add(ctx, "add_many", client.NoContext(ctx), tasks, c.storeMany)
 }
 
 // Tx runs statements in a transaction of the caller's: a *sql.Tx, or what wraps one, as *sqlx.Tx and the transactions of most
@@ -92,82 +54,73 @@ type Tx interface {
 // level and character set. A duplicate leaves the transaction usable; after any
 // other error roll it back. MariaDB's 1020 (a row is newer than the snapshot) and
 // 1213 (deadlock) mean: repeat the transaction.
-func (c *Client) AddTx(ctx context.Context, tx Tx, t NewTask) (added Added, err error) {
-	defer c.observeAdd("add_tx", c.begin(), t, &added, &err)
-	if err := client.NoTx(ctx, tx); err != nil {
-		return Added{}, err
-	}
-	return c.addIn(ctx, callers{tx: tx}, t)
+func (c *Client) AddTx(ctx context.Context, tx Tx, t NewTask) (Added, error) {
+	return one(c.add(ctx, "add_tx", client.NoTx(ctx, tx), []NewTask{t}, c.storeIn(callers{tx: tx})))
 }
 
 // AddManyTx is AddTx for many tasks: all of them exist exactly if the caller's transaction commits. It returns what became
 // of each, in the order given. Nothing is sent if a task is wrong in itself; after any other error roll the transaction
 // back. Tasks that go through an outbox are written a few hundred to a statement, others one by one.
-func (c *Client) AddManyTx(ctx context.Context, tx Tx, tasks []NewTask) (added []Added, err error) {
-	defer c.observeAll("add_many_tx", c.begin(), tasks, &added, &err)
-	if err := client.NoTx(ctx, tx); err != nil {
-		return failAll(len(tasks), err), err
+func (c *Client) AddManyTx(ctx context.Context, tx Tx, tasks []NewTask) ([]Added, error) {
+	return c.add(ctx, "add_many_tx", client.NoTx(ctx, tx), tasks, c.storeIn(callers{tx: tx}))
+}
+
+// storeFunc stores the tasks of a call. It returns what became of each, and an error unless all are stored, or were already.
+type storeFunc func(ctx context.Context, tasks []NewTask) ([]Added, error)
+
+// storeOne stores the only task of a call.
+func (c *Client) storeOne(ctx context.Context, tasks []NewTask) ([]Added, error) {
+	r, err := c.client.Row(ctx, tasks[0].task)
+	if err != nil {
+		return failAll(1, err), err
 	}
-	return c.addManyIn(ctx, callers{tx: tx}, tasks)
+	r.Out, err = c.client.Add(ctx, &r)
+	r.Out.Err = err
+	return []Added{addedOf(r.Out)}, err
+}
+
+// storeMany stores tasks, each for itself.
+func (c *Client) storeMany(ctx context.Context, tasks []NewTask) ([]Added, error) {
+	rows := make([]client.Row, len(tasks))
+	for i, t := range tasks {
+		r, err := c.client.Row(ctx, t.task)
+		if err != nil {
+			r.Out.Err = err
+		}
+		rows[i] = r
+	}
+	err := c.client.AddMany(ctx, rows)
+	return fates(rows), err
 }
 
 // callers is a transaction of the caller's: tx, or that of an OutboxTx, which is known by exec alone.
 type callers struct {
 	tx   Tx
-	exec Exec
+	exec client.Exec
 }
 
-// store stores rows in the transaction. After an error it can't be committed.
-func (c *Client) store(ctx context.Context, in callers, rows []client.Row) error {
-	if in.tx != nil {
-		return c.client.AddTx(ctx, in.tx, rows)
-	}
-	return c.client.Relay(ctx, client.Exec(in.exec), rows)
-}
-
-// addIn adds a task in a transaction.
-func (c *Client) addIn(ctx context.Context, in callers, t NewTask) (Added, error) {
-	if c.use != nil {
-		return c.addThrough(ctx, "add_tx", t, func(ctx context.Context, t NewTask) (Added, error) { return c.addTaskIn(ctx, in, t) })
-	}
-	return c.addTaskIn(ctx, in, t)
-}
-
-// addTaskIn is addIn without Config.Use.
-func (c *Client) addTaskIn(ctx context.Context, in callers, t NewTask) (Added, error) {
-	r, err := c.client.Row(ctx, t.task)
-	if err != nil {
-		return Added{}, err
-	}
-	rows := []client.Row{r}
-	if err := c.store(ctx, in, rows); err != nil {
-		return Added{}, err
-	}
-	return addedOf(rows[0].Out), nil
-}
-
-// addManyIn adds tasks in a transaction.
-func (c *Client) addManyIn(ctx context.Context, in callers, tasks []NewTask) ([]Added, error) {
-	if c.use != nil && len(tasks) > 0 {
-		return c.allThrough(ctx, "add_many_tx", tasks, func(ctx context.Context, tasks []NewTask) ([]Added, error) { return c.addTasksIn(ctx, in, tasks) })
-	}
-	return c.addTasksIn(ctx, in, tasks)
-}
-
-// addTasksIn is addManyIn without Config.Use.
-func (c *Client) addTasksIn(ctx context.Context, in callers, tasks []NewTask) ([]Added, error) {
-	rows := make([]client.Row, len(tasks))
-	for i, t := range tasks {
-		r, err := c.client.Row(ctx, t.task)
+// storeIn stores tasks in a transaction, all or none. After an error it can't be committed.
+func (c *Client) storeIn(in callers) storeFunc {
+	return func(ctx context.Context, tasks []NewTask) ([]Added, error) {
+		rows := make([]client.Row, len(tasks))
+		for i, t := range tasks {
+			r, err := c.client.Row(ctx, t.task)
+			if err != nil {
+				return failAll(len(tasks), err), err
+			}
+			rows[i] = r
+		}
+		var err error
+		if in.tx != nil {
+			err = c.client.AddTx(ctx, in.tx, rows)
+		} else {
+			err = c.client.Relay(ctx, in.exec, rows)
+		}
 		if err != nil {
 			return failAll(len(tasks), err), err
 		}
-		rows[i] = r
+		return fates(rows), nil
 	}
-	if err := c.store(ctx, in, rows); err != nil {
-		return failAll(len(tasks), err), err
-	}
-	return fates(rows), nil
 }
 
 // addedOf is what a call returns of a row.
@@ -187,6 +140,13 @@ func fates(rows []client.Row) []Added {
 // failAll returns the results of a call that stored none of its tasks.
 func failAll(n int, err error) []Added { return slices.Repeat([]Added{{Err: err}}, n) }
 
+// one returns the result of a call with one task, whose error is that of the call.
+func one(added []Added, err error) (Added, error) {
+	a := added[0]
+	err, a.Err = cmp.Or(err, a.Err), nil
+	return a, err
+}
+
 // AddFunc stores the tasks of a call, as AddMany or AddManyTx does: it returns what became of each, in their order, and
 // an error unless all are stored, or were already.
 type AddFunc func(ctx context.Context, call *Adding) ([]Added, error)
@@ -196,7 +156,7 @@ type Adding struct {
 	Op    string    // add, add_tx, add_many or add_many_tx, as in Call: a task of the two with tx exists only if the caller's transaction commits
 	Tasks []NewTask // one at least. They may be replaced, but neither removed, added nor reordered
 
-	store func(ctx context.Context, tasks []NewTask) ([]Added, error)
+	store storeFunc
 }
 
 // chain wraps the end of all calls in the functions of Config.Use; nil if there are none.
@@ -211,21 +171,17 @@ func chain(use []func(AddFunc) AddFunc) AddFunc {
 	return add
 }
 
-// addThrough adds one task through the functions of Config.Use.
-func (c *Client) addThrough(ctx context.Context, op string, t NewTask, store func(context.Context, NewTask) (Added, error)) (Added, error) {
-	added, err := c.allThrough(ctx, op, []NewTask{t}, func(ctx context.Context, tasks []NewTask) ([]Added, error) {
-		a, err := store(ctx, tasks[0])
-		a.Err = err
-		return []Added{a}, err
-	})
-	one := added[0]
-	err, one.Err = cmp.Or(err, one.Err), nil
-	return one, err
-}
-
-// allThrough adds tasks through the functions of Config.Use. It returns as many results as there are tasks.
-func (c *Client) allThrough(ctx context.Context, op string, tasks []NewTask, store func(context.Context, []NewTask) ([]Added, error)) ([]Added, error) {
+// add is a call that adds tasks: by store, around which stand the functions of Config.Use. refused says why the call can't be
+// made. It returns as many results as there are tasks.
+func (c *Client) add(ctx context.Context, op string, refused error, tasks []NewTask, store storeFunc) (added []Added, err error) {
+	defer c.observeAdds(op, c.begin(), tasks, &added, &err)
 	n := len(tasks)
+	switch {
+	case refused != nil:
+		return failAll(n, refused), refused
+	case c.use == nil || n == 0:
+		return store(ctx, tasks)
+	}
 	call := &Adding{Op: op, Tasks: slices.Clone(tasks)} // the caller's slice stays as it is
 	call.store = func(ctx context.Context, tasks []NewTask) ([]Added, error) {
 		if err := client.NoContext(ctx); err != nil {
@@ -236,7 +192,7 @@ func (c *Client) allThrough(ctx context.Context, op string, tasks []NewTask, sto
 		}
 		return store(ctx, tasks)
 	}
-	added, err := c.use(ctx, call)
+	added, err = c.use(ctx, call)
 	if len(added) == n {
 		return added, err
 	}

@@ -37,22 +37,17 @@ func TestAddStoresTheTaskAsAsked(t *testing.T) {
 	}
 }
 
-func TestAddInCountsByTheDatabasesClock(t *testing.T) {
+func TestAddCountsByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	c := open(t, cluster(t))
 	got := get(t, c, add(t, c, remind.New(5, "x", tocsin.In(30*time.Minute+time.Microsecond))).JobID)
 	if want := got.Created.Add(30*time.Minute + time.Millisecond); !got.ActionTime.Equal(want) || !got.DueTime.Equal(want) {
 		t.Errorf("action %s, due %s, want %s", got.ActionTime, got.DueTime, want)
 	}
-}
-
-func TestAPastTimeIsDueAtOnceAndKeptAsAsked(t *testing.T) {
-	t.Parallel()
-	c := open(t, cluster(t))
 	asked := time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC)
-	got := get(t, c, add(t, c, remind.New(5, "x", tocsin.At(asked))).JobID)
+	got = get(t, c, add(t, c, remind.New(5, "x", tocsin.At(asked))).JobID)
 	if !got.ActionTime.Equal(got.Created) || !got.DueTime.Equal(asked) {
-		t.Errorf("created %s, action %s, due %s", got.Created, got.ActionTime, got.DueTime)
+		t.Errorf("a past time: created %s, action %s, due %s", got.Created, got.ActionTime, got.DueTime)
 	}
 }
 
@@ -162,27 +157,6 @@ func TestAttributesTravelUnchanged(t *testing.T) {
 	}
 }
 
-func TestAddToARetiredDatabaseStoresNothing(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
-	exec(t, db, "UPDATE "+cfg.Layout.Database(0)+".layout SET state = 'retired'")
-	bizID := bizOn(cfg.Layout, 0, 1)
-	for name, when := range map[string]tocsin.When{"near": tocsin.In(0), "far": tocsin.In(day)} {
-		if _, err := c.Add(t.Context(), remind.New(bizID, "x", when)); !errors.Is(err, tocsin.ErrLayout) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	_, err := c.AddMany(t.Context(), []tocsin.NewTask{remind.New(bizID, "x", tocsin.In(0))})
-	if !errors.Is(err, tocsin.ErrLayout) {
-		t.Errorf("AddMany: %v", err)
-	}
-	if list := must[[]tocsin.Info](t)(c.List(t.Context(), bizID)); len(list) != 0 {
-		t.Errorf("%d are stored", len(list))
-	}
-}
-
 func TestAnEndedContextStoresNothingAndIsNoDoubt(t *testing.T) {
 	t.Parallel()
 	c := open(t, cluster(t))
@@ -197,27 +171,6 @@ func TestAnEndedContextStoresNothingAndIsNoDoubt(t *testing.T) {
 	}
 }
 
-// adds are the calls that add tasks. Each returns as many results as it got tasks.
-var adds = map[string]func(t *testing.T, c *tocsin.Client, dsn string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error){
-	"add": func(_ *testing.T, c *tocsin.Client, _ string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
-		added, err := c.Add(ctx, tasks[0])
-		return []tocsin.Added{added}, err
-	},
-	"add_many": func(_ *testing.T, c *tocsin.Client, _ string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
-		return c.AddMany(ctx, tasks)
-	},
-	"add_tx": func(t *testing.T, c *tocsin.Client, dsn string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
-		tx := begin(t, session(t, dsn, ""))
-		added, err := c.AddTx(ctx, tx, tasks[0])
-		return []tocsin.Added{added}, errors.Join(err, tx.Commit())
-	},
-	"add_many_tx": func(t *testing.T, c *tocsin.Client, dsn string, ctx context.Context, tasks []tocsin.NewTask) ([]tocsin.Added, error) {
-		tx := begin(t, session(t, dsn, ""))
-		added, err := c.AddManyTx(ctx, tx, tasks)
-		return added, errors.Join(err, tx.Commit())
-	},
-}
-
 // asMany returns as many tasks as a call of this name takes here.
 func asMany(op string, tasks ...tocsin.NewTask) []tocsin.NewTask {
 	if strings.Contains(op, "many") {
@@ -230,8 +183,8 @@ type traceKey struct{}
 
 func TestEveryAddGoesThroughTheFunctionsOfUse(t *testing.T) {
 	t.Parallel()
-	dsn := devtest.DSN(t)
-	for op, add := range adds {
+	db := session(t, devtest.DSN(t), "")
+	for op, add := range adders {
 		t.Run(op, func(t *testing.T) {
 			t.Parallel()
 			cfg := cluster(t)
@@ -264,7 +217,7 @@ func TestEveryAddGoesThroughTheFunctionsOfUse(t *testing.T) {
 			}
 			for round, existing := range []bool{false, true} {
 				calls = calls[:min(len(calls), 2)]
-				added, err := add(t, c, dsn, t.Context(), tasks)
+				added, err := add(t.Context(), c, db, tasks...)
 				if err != nil || len(added) != len(tasks) || !slices.Equal(added, ends) {
 					t.Fatalf("round %d: %v, added %v; the functions saw %v", round, err, added, ends)
 				}
@@ -284,7 +237,7 @@ func TestEveryAddGoesThroughTheFunctionsOfUse(t *testing.T) {
 
 func TestAFunctionOfUseRefusesTasksAndItsMistakesAreErrors(t *testing.T) {
 	t.Parallel()
-	dsn := devtest.DSN(t)
+	db := session(t, devtest.DSN(t), "")
 	refusal := errors.New("no tenant")
 	mistakes := map[string]struct {
 		use  func(next tocsin.AddFunc, ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error)
@@ -313,7 +266,7 @@ func TestAFunctionOfUseRefusesTasksAndItsMistakesAreErrors(t *testing.T) {
 			return added, nil
 		}, "dedup_key has 65 bytes"},
 	}
-	for op, add := range adds {
+	for op, add := range adders {
 		for name, m := range mistakes {
 			t.Run(op+", "+name, func(t *testing.T) {
 				t.Parallel()
@@ -325,7 +278,7 @@ func TestAFunctionOfUseRefusesTasksAndItsMistakesAreErrors(t *testing.T) {
 				}}
 				c := open(t, cfg)
 				tasks := asMany(op, closeOrder.New(7, order{}, tocsin.In(time.Hour)))
-				added, err := add(t, c, dsn, t.Context(), tasks)
+				added, err := add(t.Context(), c, db, tasks...)
 				var first error
 				if len(added) > 0 {
 					first = added[0].Err
@@ -456,62 +409,5 @@ func TestBadChangesAreRefused(t *testing.T) {
 	}
 	if got := get(t, c, id); got.Version != 0 || got.Status != tocsin.Pending {
 		t.Errorf("got %+v", got)
-	}
-}
-
-const payload = `{"order":"A-1234567890","reason":"unpaid","customer":4711,"note":"thirty minutes"}`
-
-// BenchmarkAddMany stores 1,000 tasks in each round, beside BenchmarkRawInsert
-// of as many rows in statements of the same size.
-func BenchmarkAddMany(b *testing.B) {
-	for name, when := range map[string]tocsin.When{"far": tocsin.In(day), "near": tocsin.In(0)} {
-		b.Run(name, func(b *testing.B) {
-			c := open(b, cluster(b))
-			tasks := make([]tocsin.NewTask, 4000)
-			next := uint64(1)
-			for b.Loop() {
-				for i := range tasks {
-					tasks[i] = remind.New(next, payload, when)
-					next++
-				}
-				if _, err := c.AddMany(b.Context(), tasks); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(len(tasks)*b.N)/b.Elapsed().Seconds(), "tasks/s")
-		})
-	}
-}
-
-func BenchmarkRawInsert(b *testing.B) {
-	cfg := cluster(b)
-	db := session(b, devtest.DSN(b), "")
-	next := 1
-	for b.Loop() {
-		var s strings.Builder
-		s.WriteString("INSERT INTO " + cfg.Layout.Table(0) +
-			" (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute) VALUES ")
-		for i := range 1000 {
-			if i > 0 {
-				s.WriteByte(',')
-			}
-			fmt.Fprintf(&s, "(%d,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),%d,7,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),'%s')", next, next, payload)
-			next++
-		}
-		exec(b, db, s.String())
-	}
-	b.ReportMetric(float64(1000*b.N)/b.Elapsed().Seconds(), "tasks/s")
-}
-
-func BenchmarkAdd(b *testing.B) {
-	for name, when := range map[string]tocsin.When{"far": tocsin.In(day), "near": tocsin.In(0)} {
-		b.Run(name, func(b *testing.B) {
-			c := open(b, cluster(b))
-			next := uint64(1)
-			for b.Loop() {
-				add(b, c, remind.New(next, payload, when))
-				next++
-			}
-		})
 	}
 }

@@ -300,14 +300,6 @@ func TestAddManySaysWhatIsStoredWhenOneServerIsDown(t *testing.T) {
 	t.Logf("told after %s", time.Since(began))
 }
 
-func TestAddManyOfNothing(t *testing.T) {
-	t.Parallel()
-	c := open(t, cluster(t))
-	if added, err := c.AddMany(t.Context(), nil); err != nil || len(added) != 0 {
-		t.Errorf("got %v, %v", added, err)
-	}
-}
-
 func TestAddManySplitsByBytes(t *testing.T) {
 	t.Parallel()
 	c := open(t, cluster(t))

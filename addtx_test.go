@@ -450,7 +450,7 @@ func rolledBack(t *testing.T, db *sql.DB, do func(*sql.Tx) error) error {
 
 // callsTo are calls about one biz_id and its task; AddMany must also store a task of another.
 func callsTo(t *testing.T, c *tocsin.Client, db *sql.DB, old tocsin.JobID, there, beside uint64) map[string]func() error {
-	return map[string]func() error{
+	calls := map[string]func() error{
 		"Add": func() error { _, err := c.Add(t.Context(), remind.New(there, "x", tocsin.In(0))); return err },
 		"AddMany": func() error {
 			added, err := c.AddMany(t.Context(), []tocsin.NewTask{remind.New(there, "x", tocsin.In(0)), remind.New(beside, "x", tocsin.In(day))})
@@ -461,22 +461,11 @@ func callsTo(t *testing.T, c *tocsin.Client, db *sql.DB, old tocsin.JobID, there
 		},
 		"Cancel":     func() error { _, err := c.Cancel(t.Context(), tocsin.ByID(old)); return err },
 		"Reschedule": func() error { _, err := c.Reschedule(t.Context(), tocsin.ByID(old), tocsin.In(0)); return err },
-		"AddTx": func() error {
-			return rolledBack(t, db, func(tx *sql.Tx) error {
-				_, err := c.AddTx(t.Context(), tx, remind.New(there, "x", tocsin.In(0)))
-				return err
-			})
-		},
-		"CancelTx": func() error {
-			return rolledBack(t, db, func(tx *sql.Tx) error { _, err := c.CancelTx(t.Context(), tx, tocsin.ByID(old)); return err })
-		},
-		"RescheduleTx": func() error {
-			return rolledBack(t, db, func(tx *sql.Tx) error {
-				_, err := c.RescheduleTx(t.Context(), tx, tocsin.ByID(old), tocsin.In(0))
-				return err
-			})
-		},
-		"Get":  func() error { _, err := c.Get(t.Context(), old); return err },
-		"List": func() error { _, err := c.List(t.Context(), there); return err },
+		"Get":        func() error { _, err := c.Get(t.Context(), old); return err },
+		"List":       func() error { _, err := c.List(t.Context(), there); return err },
 	}
+	for name, call := range txCalls(t, c, there, old) {
+		calls[name] = func() error { return rolledBack(t, db, call) }
+	}
+	return calls
 }

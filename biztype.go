@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/tocsinhq/tocsin/internal/bizkey"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // BizType is a kind of task whose payload is a T. Declare it once with Define,
@@ -124,7 +124,7 @@ func (b BizType[T]) OfKey(key string) Ref {
 
 // checkKey names the biz type in the error too.
 func (b BizType[T]) checkKey(key string) error {
-	if err := bizkey.Check(key); err != nil {
+	if err := name.CheckKey(key); err != nil {
 		return client.Refuse(ErrInvalid, "biz type %q: %s", b.name, err)
 	}
 	return nil

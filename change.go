@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Change says what became of the tasks that a Cancel or Reschedule was about.
@@ -27,26 +27,18 @@ type Change struct {
 // and the error is ErrInDelivery. Cancelling by an unknown job_id is ErrNotFound; by
 // a biz type and biz_id without tasks it is a Change of zeros. A cancelled task's
 // dedup_key is free again.
-func (c *Client) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
-	defer c.observe("cancel", c.begin(), &err)
-	if err := client.NoContext(ctx); err != nil {
-		return Change{}, err
-	}
-	return c.changeThrough(ctx, "cancel", ref, func(ctx context.Context) (client.Change, error) {
-		return c.client.Change(ctx, outboxrow.Cancel, ref.ref, client.When{})
+func (c *Client) Cancel(ctx context.Context, ref Ref) (Change, error) {
+	return c.change(ctx, "cancel", client.NoContext(ctx), ref, func(ctx context.Context) (client.Change, error) {
+		return c.client.Change(ctx, outbox.Cancel, ref.ref, client.When{})
 	})
 }
 
 // CancelTx is Cancel in the caller's own transaction; see AddTx. Through an outbox
 // it takes a biz type and biz_id, no job_id. What was added through an outbox must be cancelled through it:
 // only there are both in order.
-func (c *Client) CancelTx(ctx context.Context, tx Tx, ref Ref) (done Change, err error) {
-	defer c.observe("cancel_tx", c.begin(), &err)
-	if err := client.NoTx(ctx, tx); err != nil {
-		return Change{}, err
-	}
-	return c.changeThrough(ctx, "cancel_tx", ref, func(ctx context.Context) (client.Change, error) {
-		return c.client.ChangeTx(ctx, tx, outboxrow.Cancel, ref.ref, client.When{})
+func (c *Client) CancelTx(ctx context.Context, tx Tx, ref Ref) (Change, error) {
+	return c.change(ctx, "cancel_tx", client.NoTx(ctx, tx), ref, func(ctx context.Context) (client.Change, error) {
+		return c.client.ChangeTx(ctx, tx, outbox.Cancel, ref.ref, client.When{})
 	})
 }
 
@@ -55,24 +47,16 @@ func (c *Client) CancelTx(ctx context.Context, tx Tx, ref Ref) (done Change, err
 // anew, and so does their idempotency key (Info.Key). In another process the next
 // delivery may start while the handler of the former one has not returned. Errors
 // are those of Cancel.
-func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (done Change, err error) {
-	defer c.observe("reschedule", c.begin(), &err)
-	if err := client.NoContext(ctx); err != nil {
-		return Change{}, err
-	}
-	return c.changeThrough(ctx, "reschedule", ref, func(ctx context.Context) (client.Change, error) {
-		return c.client.Change(ctx, outboxrow.Reschedule, ref.ref, when.when)
+func (c *Client) Reschedule(ctx context.Context, ref Ref, when When) (Change, error) {
+	return c.change(ctx, "reschedule", client.NoContext(ctx), ref, func(ctx context.Context) (client.Change, error) {
+		return c.client.Change(ctx, outbox.Reschedule, ref.ref, when.when)
 	})
 }
 
 // RescheduleTx is Reschedule in the caller's own transaction; see CancelTx.
-func (c *Client) RescheduleTx(ctx context.Context, tx Tx, ref Ref, when When) (done Change, err error) {
-	defer c.observe("reschedule_tx", c.begin(), &err)
-	if err := client.NoTx(ctx, tx); err != nil {
-		return Change{}, err
-	}
-	return c.changeThrough(ctx, "reschedule_tx", ref, func(ctx context.Context) (client.Change, error) {
-		return c.client.ChangeTx(ctx, tx, outboxrow.Reschedule, ref.ref, when.when)
+func (c *Client) RescheduleTx(ctx context.Context, tx Tx, ref Ref, when When) (Change, error) {
+	return c.change(ctx, "reschedule_tx", client.NoTx(ctx, tx), ref, func(ctx context.Context) (client.Change, error) {
+		return c.client.ChangeTx(ctx, tx, outbox.Reschedule, ref.ref, when.when)
 	})
 }
 
@@ -122,8 +106,13 @@ func (c Config) Changes() func(ctx context.Context, call Changing, run func(cont
 	}
 }
 
-// changeThrough changes tasks through the functions of Config.UseChanges.
-func (c *Client) changeThrough(ctx context.Context, op string, ref Ref, run func(context.Context) (client.Change, error)) (Change, error) {
+// change is a call that changes tasks: run, around which stand the functions of Config.UseChanges. refused says why the call
+// can't be made.
+func (c *Client) change(ctx context.Context, op string, refused error, ref Ref, run func(context.Context) (client.Change, error)) (changed Change, err error) {
+	defer c.observe(op, c.begin(), &err)
+	if refused != nil {
+		return Change{}, refused
+	}
 	if c.changes == nil {
 		done, err := run(ctx)
 		return Change(done), err
@@ -134,6 +123,6 @@ func (c *Client) changeThrough(ctx context.Context, op string, ref Ref, run func
 		call.Done = Change(done)
 		return err
 	}
-	err := c.changes(ctx, call)
+	err = c.changes(ctx, call)
 	return call.Done, err
 }

@@ -181,7 +181,7 @@ func TestCompleteTxIsOnceAndNamesWhatChanged(t *testing.T) {
 
 func TestCompleteTxNeedsATable(t *testing.T) {
 	t.Parallel()
-	var tx *sql.Tx // is not touched
+	tx := new(sql.Tx) // is not touched
 	for _, table := range []string{"", "x", "toc_0.task_0000; DROP TABLE x", "`toc_0`.task_0000"} {
 		if err := tocsin.CompleteTx(t.Context(), tx, tocsin.Info{JobID: 1, Table: table}); !errors.Is(err, tocsin.ErrInvalid) {
 			t.Errorf("%q: %v", table, err)

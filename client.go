@@ -1,6 +1,7 @@
 package tocsin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -56,7 +57,7 @@ func (c *Client) ServerOf(bizID uint64) string { return c.client.ServerOf(bizID)
 func (c *Client) Layout() Layout { return c.layout }
 
 func init() {
-	seam.MoverOf = func(of any) seam.Mover { return of.(*Client).client }
+	seam.MoverOf = func(of any) *client.Client { return of.(*Client).client }
 	seam.RefOf = func(of any) (string, uint64, string) {
 		ref := of.(Ref).ref
 		return ref.BizType, ref.BizID, ref.BizKey
@@ -113,30 +114,25 @@ func (c *Client) observe(op string, begin time.Time, err *error) {
 	}
 }
 
-func (c *Client) observeAdd(op string, begin time.Time, t NewTask, added *Added, err *error) {
-	if c.told == nil {
-		return
-	}
-	tasks := Tasks{BizType: typeOf(t, *err)}
-	tasks.count(*added, *err)
-	c.told(Call{Op: op, Took: time.Since(begin), Err: *err, Tasks: []Tasks{tasks}})
-}
-
-func (c *Client) observeAll(op string, begin time.Time, tasks []NewTask, added *[]Added, err *error) {
+func (c *Client) observeAdds(op string, begin time.Time, tasks []NewTask, added *[]Added, err *error) {
 	if c.told == nil {
 		return
 	}
 	call := Call{Op: op, Took: time.Since(begin), Err: *err}
 	index := make(map[string]int)
 	for i, a := range *added {
-		name := typeOf(tasks[i], a.Err)
+		failed := a.Err
+		if len(tasks) == 1 {
+			failed = cmp.Or(failed, *err)
+		}
+		name := typeOf(tasks[i], failed)
 		at, known := index[name]
 		if !known {
 			at = len(call.Tasks)
 			index[name] = at
 			call.Tasks = append(call.Tasks, Tasks{BizType: name})
 		}
-		call.Tasks[at].count(a, a.Err)
+		call.Tasks[at].count(a, failed)
 	}
 	c.told(call)
 }

@@ -192,8 +192,10 @@ func TestARetiredDatabaseLeavesItsNeighboursAlone(t *testing.T) {
 	if _, err := c.Add(t.Context(), remind.New(active, "x", tocsin.In(day))); err != nil {
 		t.Errorf("add beside it: %v", err)
 	}
-	if _, err := c.Add(t.Context(), remind.New(retired, "x", tocsin.In(day))); !errors.Is(err, tocsin.ErrLayout) {
-		t.Errorf("add to it, over a connection that was admitted next door: %v", err)
+	for name, when := range map[string]tocsin.When{"near": tocsin.In(0), "far": tocsin.In(day)} {
+		if _, err := c.Add(t.Context(), remind.New(retired, "x", when)); !errors.Is(err, tocsin.ErrLayout) {
+			t.Errorf("add to it, %s, over a connection that was admitted next door: %v", name, err)
+		}
 	}
 	added, err := c.AddMany(t.Context(), []tocsin.NewTask{remind.New(retired, "x", tocsin.In(day)), remind.New(active, "x", tocsin.In(day))})
 	if !errors.Is(err, tocsin.ErrLayout) || !errors.Is(added[0].Err, tocsin.ErrLayout) || added[1].Err != nil {
@@ -204,22 +206,6 @@ func TestARetiredDatabaseLeavesItsNeighboursAlone(t *testing.T) {
 	}
 	if n := len(must[[]tocsin.Info](t)(c.List(t.Context(), retired))); n != 0 {
 		t.Errorf("%d are stored in the retired one", n)
-	}
-}
-
-// Database 1 belongs to another cluster with the same id.
-func TestNoTaskGoesIntoADatabaseOfAnotherIdentity(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t,
-		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
-		tocsin.Server{Name: "db2", DSN: devtest.DSN(t), Databases: []int{1}},
-	)
-	exec(t, session(t, devtest.DSN(t), ""), "UPDATE "+cfg.Layout.Database(1)+".layout SET identity = 'other'")
-	c := open(t, cfg)
-	add(t, c, remind.New(bizOn(cfg.Layout, 0, 1), "x", tocsin.In(day)))
-	_, err := c.Add(t.Context(), remind.New(bizOn(cfg.Layout, 1, 1), "x", tocsin.In(day)))
-	if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "that of "+cfg.Layout.Database(1)+" on db2 is other") {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -244,7 +230,7 @@ func TestNoTransactionOnADatabaseOfAnotherIdentityIsUsed(t *testing.T) {
 	}
 }
 
-// The server of another cluster answers before ours do.
+// Database 1 belongs to another cluster with the same id, whose server answers before ours do.
 func TestAForeignServerThatAnswersFirstTakesNoTask(t *testing.T) {
 	t.Parallel()
 	ours, oursDSN := devtest.NewProxy(t, devtest.DSN(t))
@@ -266,7 +252,7 @@ func TestAForeignServerThatAnswersFirstTakesNoTask(t *testing.T) {
 	})
 	c := open(t, cfg)
 	_, err := c.Add(t.Context(), remind.New(bizOn(cfg.Layout, 1, 1), "x", tocsin.In(day)))
-	if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "it is of another cluster with the same id") {
+	if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "that of "+cfg.Layout.Database(1)+" on db2 is other: it is of another cluster with the same id") {
 		t.Errorf("got %v", err)
 	}
 	added := add(t, c, remind.New(bizOn(cfg.Layout, 0, 1), "x", tocsin.In(day)))

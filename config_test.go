@@ -115,13 +115,6 @@ func FuzzJobID(f *testing.F) {
 	})
 }
 
-func TestJobIDTellsItsMillisecond(t *testing.T) {
-	t.Parallel()
-	if got := tocsin.JobID(1 << 22).Time(); !got.Equal(tocsin.Epoch.Add(time.Millisecond)) {
-		t.Errorf("got %s", got)
-	}
-}
-
 // overLimit returns the error of a call that is over the limit of inserts of order.close; nil: it is not.
 func overLimit(err error) *tocsin.InsertLimitError {
 	over, _ := errors.AsType[*tocsin.InsertLimitError](err)
@@ -133,18 +126,18 @@ func overLimit(err error) *tocsin.InsertLimitError {
 
 func TestEveryAddIsLimitedByItsNumberOfTasks(t *testing.T) {
 	t.Parallel()
-	dsn := devtest.DSN(t)
-	for op, add := range adds {
+	db := session(t, devtest.DSN(t), "")
+	for op, add := range adders {
 		t.Run(op, func(t *testing.T) {
 			t.Parallel()
 			cfg := cluster(t)
 			tasks := asMany(op, closeOrder.New(7, order{}, tocsin.In(time.Hour)), closeOrder.New(8, order{}, tocsin.In(time.Hour)))
 			cfg.Inserts = map[string]tocsin.Inserts{"order.close": {Rate: 0.001, Burst: 2*len(tasks) - 1}}
 			c := open(t, cfg)
-			if _, err := add(t, c, dsn, t.Context(), tasks); err != nil {
+			if _, err := add(t.Context(), c, db, tasks...); err != nil {
 				t.Fatal(err)
 			}
-			added, err := add(t, c, dsn, t.Context(), tasks)
+			added, err := add(t.Context(), c, db, tasks...)
 			if over := overLimit(err); over == nil || over.After < 900*time.Second || over.After > 1000*time.Second || len(added) != len(tasks) {
 				t.Errorf("added %+v: %v", added, err)
 			}
@@ -153,7 +146,7 @@ func TestEveryAddIsLimitedByItsNumberOfTasks(t *testing.T) {
 					t.Errorf("added %+v, stored %+v, %v", a, infos, err)
 				}
 			}
-			if _, err := add(t, c, dsn, t.Context(), asMany(op, remind.New(7, "", tocsin.In(time.Hour)), remind.New(8, "", tocsin.In(time.Hour)))); err != nil {
+			if _, err := add(t.Context(), c, db, asMany(op, remind.New(7, "", tocsin.In(time.Hour)), remind.New(8, "", tocsin.In(time.Hour)))...); err != nil {
 				t.Errorf("another biz type: %v", err)
 			}
 		})
@@ -194,8 +187,8 @@ func TestTasksForAnOutboxAreLimited(t *testing.T) {
 // A call in a transaction waits as others do, and the transaction is usable after it.
 func TestAddsWaitForTheirLimit(t *testing.T) {
 	t.Parallel()
-	dsn := devtest.DSN(t)
-	for op, add := range adds {
+	db := session(t, devtest.DSN(t), "")
+	for op, add := range adders {
 		t.Run(op, func(t *testing.T) {
 			t.Parallel()
 			cfg := cluster(t)
@@ -204,7 +197,7 @@ func TestAddsWaitForTheirLimit(t *testing.T) {
 			begin := time.Now()
 			tasks := asMany(op, closeOrder.New(7, order{}, tocsin.In(time.Hour)), closeOrder.New(7, order{}, tocsin.In(time.Hour)))
 			for range 3 {
-				must[[]tocsin.Added](t)(add(t, c, dsn, t.Context(), tasks))
+				must[[]tocsin.Added](t)(add(t.Context(), c, db, tasks...))
 			}
 			if waits := time.Duration(3*len(tasks)-1) * 50 * time.Millisecond; time.Since(begin) < waits {
 				t.Errorf("%d tasks took %s", 3*len(tasks), time.Since(begin))
@@ -237,15 +230,15 @@ func movedBy(t *testing.T, info tocsin.Info, asked time.Time) time.Duration {
 
 func TestEveryAddSpreadsTheTasksOfAWholeMinute(t *testing.T) {
 	t.Parallel()
-	dsn := devtest.DSN(t)
-	for op, add := range adds {
+	db := session(t, devtest.DSN(t), "")
+	for op, add := range adders {
 		t.Run(op, func(t *testing.T) {
 			t.Parallel()
 			cfg := cluster(t)
 			c, other := spreading(t, cfg), spreading(t, cfg)
 			seen := map[time.Duration]bool{}
 			for id := range uint64(10) {
-				for _, a := range must[[]tocsin.Added](t)(add(t, c, dsn, t.Context(), asMany(op, closeOrder.New(2*id+1, order{}, tocsin.At(nine)), closeOrder.New(2*id+2, order{}, tocsin.At(nine))))) {
+				for _, a := range must[[]tocsin.Added](t)(add(t.Context(), c, db, asMany(op, closeOrder.New(2*id+1, order{}, tocsin.At(nine)), closeOrder.New(2*id+2, order{}, tocsin.At(nine)))...)) {
 					seen[movedBy(t, get(t, c, a.JobID), nine)] = true
 				}
 			}
@@ -253,12 +246,12 @@ func TestEveryAddSpreadsTheTasksOfAWholeMinute(t *testing.T) {
 				t.Errorf("moved by %v alone", seen)
 			}
 			keyed := asMany(op, closeOrder.New(100, order{}, tocsin.At(nine)).Dedup("close"))
-			first := must[[]tocsin.Added](t)(add(t, c, dsn, t.Context(), keyed))[0].JobID
+			first := must[[]tocsin.Added](t)(add(t.Context(), c, db, keyed...))[0].JobID
 			by := movedBy(t, get(t, c, first), nine)
 			if change, err := c.Cancel(t.Context(), tocsin.ByID(first)); err != nil || change.Changed != 1 {
 				t.Fatalf("%+v, %v", change, err)
 			}
-			again := must[[]tocsin.Added](t)(add(t, other, dsn, t.Context(), keyed))[0].JobID
+			again := must[[]tocsin.Added](t)(add(t.Context(), other, db, keyed...))[0].JobID
 			if then := movedBy(t, get(t, c, again), nine); then != by || again == first {
 				t.Errorf("moved by %s, and by another process by %s", by, then)
 			}
@@ -266,7 +259,7 @@ func TestEveryAddSpreadsTheTasksOfAWholeMinute(t *testing.T) {
 				new(closeOrder.New(101, order{}, tocsin.At(nine.Add(time.Second)))): nine.Add(time.Second),
 				new(remind.New(101, "", tocsin.At(nine))):                           nine,
 			} {
-				id := must[[]tocsin.Added](t)(add(t, c, dsn, t.Context(), []tocsin.NewTask{*task}))[0].JobID
+				id := must[[]tocsin.Added](t)(add(t.Context(), c, db, *task))[0].JobID
 				if info := get(t, c, id); !info.ActionTime.Equal(want) || !info.DueTime.Equal(want) {
 					t.Errorf("%+v, want %s", info, want)
 				}

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/bizkey"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // NewTask is a task to be added. It is a value: a copy may be changed and added
@@ -27,11 +27,11 @@ const MaxKey = 64
 
 // KeyID returns the biz_id of a business key that is no number, 63 bits of its SHA-256. Two keys may have the same: see
 // ErrKeyCollision.
-func KeyID(key string) uint64 { return bizkey.ID(key) }
+func KeyID(key string) uint64 { return name.KeyID(key) }
 
-// checkKey is bizkey.Check as an ErrInvalid.
+// checkKey is name.CheckKey as an ErrInvalid.
 func checkKey(key string) error {
-	if err := bizkey.Check(key); err != nil {
+	if err := name.CheckKey(key); err != nil {
 		return client.Refuse(ErrInvalid, "%s", err)
 	}
 	return nil

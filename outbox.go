@@ -8,7 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Outbox is a table in the database of the caller's transactions. AddTx, AddManyTx, CancelTx and RescheduleTx write there
@@ -40,7 +40,7 @@ func (o Outbox) validate(servers []mysql.Spec) error {
 	if o.Beside != "" && o.PostgreSQL {
 		return fmt.Errorf("outbox %s is in PostgreSQL, and so beside no server of tasks: leave Beside out", o.Table)
 	}
-	if err := outboxrow.CheckTable(o.Table); err != nil {
+	if err := outbox.CheckTable(o.Table); err != nil {
 		return err
 	}
 	if o.Beside != "" && !slices.ContainsFunc(servers, func(s mysql.Spec) bool { return s.Name == o.Beside }) {
@@ -49,20 +49,19 @@ func (o Outbox) validate(servers []mysql.Spec) error {
 	return nil
 }
 
-// Exec runs one statement in a transaction of the caller's.
-type Exec func(ctx context.Context, statement string, args ...any) error
-
 // OutboxTx adds, cancels and reschedules tasks in a transaction that is not one of database/sql: all of it goes through
 // the outbox of Config.Outbox, with the results and errors of AddTx, AddManyTx, CancelTx and RescheduleTx. Package
 // tocsinpg makes one for a transaction of pgx. It is for the goroutines that may use the transaction.
 type OutboxTx struct {
 	client *Client
-	exec   Exec
+	exec   client.Exec
 }
 
 // OutboxTx makes an OutboxTx of what runs statements in a transaction. Without an outbox its calls are ErrOtherServer, and
 // with one that has Beside ErrInvalid: AddTx stores some tasks directly then, and their order would be lost.
-func (c *Client) OutboxTx(exec Exec) OutboxTx { return OutboxTx{c, exec} }
+func (c *Client) OutboxTx(exec func(ctx context.Context, statement string, args ...any) error) OutboxTx {
+	return OutboxTx{c, exec}
+}
 
 // usable refuses a call that can't go through an outbox.
 func (o OutboxTx) usable(ctx context.Context) error {
@@ -79,42 +78,25 @@ func (o OutboxTx) usable(ctx context.Context) error {
 }
 
 // Add is AddTx.
-func (o OutboxTx) Add(ctx context.Context, t NewTask) (added Added, err error) {
-	c := o.client
-	defer c.observeAdd("add_tx", c.begin(), t, &added, &err)
-	if err := o.usable(ctx); err != nil {
-		return Added{}, err
-	}
-	return c.addIn(ctx, callers{exec: o.exec}, t)
+func (o OutboxTx) Add(ctx context.Context, t NewTask) (Added, error) {
+	return one(o.client.add(ctx, "add_tx", o.usable(ctx), []NewTask{t}, o.client.storeIn(callers{exec: o.exec})))
 }
 
 // AddMany is AddManyTx.
-func (o OutboxTx) AddMany(ctx context.Context, tasks []NewTask) (added []Added, err error) {
-	c := o.client
-	defer c.observeAll("add_many_tx", c.begin(), tasks, &added, &err)
-	if err := o.usable(ctx); err != nil {
-		return failAll(len(tasks), err), err
-	}
-	return c.addManyIn(ctx, callers{exec: o.exec}, tasks)
+func (o OutboxTx) AddMany(ctx context.Context, tasks []NewTask) ([]Added, error) {
+	return o.client.add(ctx, "add_many_tx", o.usable(ctx), tasks, o.client.storeIn(callers{exec: o.exec}))
 }
 
 // Cancel is CancelTx.
-func (o OutboxTx) Cancel(ctx context.Context, ref Ref) (done Change, err error) {
-	defer o.client.observe("cancel_tx", o.client.begin(), &err)
-	return o.change(ctx, outboxrow.Cancel, ref, When{})
+func (o OutboxTx) Cancel(ctx context.Context, ref Ref) (Change, error) {
+	return o.client.change(ctx, "cancel_tx", o.usable(ctx), ref, func(ctx context.Context) (client.Change, error) {
+		return o.client.client.RelayChange(ctx, o.exec, outbox.Cancel, ref.ref, client.When{})
+	})
 }
 
 // Reschedule is RescheduleTx.
-func (o OutboxTx) Reschedule(ctx context.Context, ref Ref, when When) (done Change, err error) {
-	defer o.client.observe("reschedule_tx", o.client.begin(), &err)
-	return o.change(ctx, outboxrow.Reschedule, ref, when)
-}
-
-func (o OutboxTx) change(ctx context.Context, op string, ref Ref, when When) (Change, error) {
-	if err := o.usable(ctx); err != nil {
-		return Change{}, err
-	}
-	return o.client.changeThrough(ctx, op+"_tx", ref, func(ctx context.Context) (client.Change, error) {
-		return o.client.client.RelayChange(ctx, client.Exec(o.exec), op, ref.ref, when.when)
+func (o OutboxTx) Reschedule(ctx context.Context, ref Ref, when When) (Change, error) {
+	return o.client.change(ctx, "reschedule_tx", o.usable(ctx), ref, func(ctx context.Context) (client.Change, error) {
+		return o.client.client.RelayChange(ctx, o.exec, outbox.Reschedule, ref.ref, when.when)
 	})
 }

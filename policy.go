@@ -11,17 +11,6 @@ import (
 // no Go handlers and deliver HTTP callbacks.
 const CallbackGroup = "callback"
 
-// Defaults of a policy.
-const (
-	DefaultTimeout     = 30 * time.Second
-	DefaultAttempts    = 16
-	DefaultBackoffBase = 5 * time.Second
-	DefaultBackoffMax  = time.Hour
-	DefaultConcurrency = 64
-	DefaultRetention   = 30 * 24 * time.Hour
-	DefaultAlarmEvery  = 5 * time.Minute
-)
-
 // Policy says how the tasks of one biz type are delivered. Durations are
 // written as Go writes them ("30s"), in YAML and in the JSON of the table. Define takes
 // one for a program's code to bring along; `tocsin biz apply` reads others from a file.
@@ -122,22 +111,18 @@ func (p Policy) WithDefaults() Policy {
 	if p.Webhook != nil && p.Group == "" {
 		p.Group = CallbackGroup
 	}
-	fill(&p.Timeout, DefaultTimeout)
-	fill(&p.Retention, DefaultRetention)
-	fill(&p.Backoff.Base, DefaultBackoffBase)
-	fill(&p.Backoff.Max, max(DefaultBackoffMax, p.Backoff.Base.D()))
+	fill(&p.Timeout, 30*time.Second)
+	fill(&p.Retention, 30*24*time.Hour)
+	fill(&p.Backoff.Base, 5*time.Second)
+	fill(&p.Backoff.Max, max(time.Hour, p.Backoff.Base.D()))
 	if p.Alarm != nil {
 		alarm := *p.Alarm // the caller's stays as it is
-		fill(&alarm.AtMostEvery, DefaultAlarmEvery)
+		fill(&alarm.AtMostEvery, 5*time.Minute)
 		p.Alarm = &alarm
 	}
 	p.Priority = cmp.Or(p.Priority, Normal)
-	if p.Attempts == 0 {
-		p.Attempts = DefaultAttempts
-	}
-	if p.Concurrency == 0 {
-		p.Concurrency = DefaultConcurrency
-	}
+	p.Attempts = cmp.Or(p.Attempts, 16)
+	p.Concurrency = cmp.Or(p.Concurrency, 64)
 	return p
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
@@ -92,7 +91,7 @@ func scanInfo(scan func(...any) error) (i Info, p ListPlace, err error) {
 		return i, p, err
 	}
 	p.JobID, i.DedupKey = i.JobID, string(p.DedupKey)
-	marked, version := payloadmark.Take(string(headers))
+	marked, version := client.TakeVersion(string(headers))
 	i.Headers, i.PayloadVersion = Headers(marked), version
 	if key, ok := runkey.Parse(i.DedupKey); ok {
 		i.FireTime = key.Nominal()

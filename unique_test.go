@@ -52,9 +52,9 @@ func TestAUniqueKeyIsTakenWhileItsTaskLives(t *testing.T) {
 				want{existing: status <= tocsin.Claimed, rescheduled: status <= tocsin.Claimed, keeps: status <= tocsin.Claimed},
 			},
 		} {
-			for way, add := range waysToAdd(c, db) {
+			for way, add := range adders {
 				exec(t, db, "DELETE FROM "+c.Layout().Table(c.Layout().TableOf(uint64(len("k"+name+kind)+100))))
-				first := must[[]tocsin.Added](t)(add(t.Context(), of.with(unique("k"+name+kind, tocsin.In(day)))))[0]
+				first := must[[]tocsin.Added](t)(add(t.Context(), c, db, of.with(unique("k"+name+kind, tocsin.In(day)))))[0]
 				if first.Existing || first.JobID == 0 {
 					t.Fatalf("%s, %s, %s: first %+v", name, kind, way, first)
 				}
@@ -67,7 +67,7 @@ func TestAUniqueKeyIsTakenWhileItsTaskLives(t *testing.T) {
 				default:
 					exec(t, db, "UPDATE "+table+" SET status = ?, attempts = 2", uint8(status))
 				}
-				second := must[[]tocsin.Added](t)(add(t.Context(), of.with(unique("k"+name+kind, tocsin.In(2*day)))))[0]
+				second := must[[]tocsin.Added](t)(add(t.Context(), c, db, of.with(unique("k"+name+kind, tocsin.In(2*day)))))[0]
 				got := want{second.Existing, second.Rescheduled, second.JobID == first.JobID}
 				if got != of.want || !second.Existing && second.Status != tocsin.Pending || second.Existing && second.Status != status && !second.Rescheduled {
 					t.Errorf("%s, %s, %s: %+v", name, kind, way, second)
@@ -91,11 +91,11 @@ func TestADebounceMeetsAClaimedTaskOfAStrictType(t *testing.T) {
 	strict(t, cfg, 8)
 	c := open(t, cfg)
 	db := session(t, devtest.DSN(t), "")
-	for way, add := range waysToAdd(c, db) {
+	for way, add := range adders {
 		task := unique("key "+way, tocsin.In(day)).OnConflict(tocsin.Reschedule)
-		first := must[[]tocsin.Added](t)(add(t.Context(), task))[0]
+		first := must[[]tocsin.Added](t)(add(t.Context(), c, db, task))[0]
 		exec(t, db, "UPDATE "+c.Layout().Table(first.JobID.Table())+" SET status = 1 WHERE job_id = ?", uint64(first.JobID))
-		second := must[[]tocsin.Added](t)(add(t.Context(), task))[0]
+		second := must[[]tocsin.Added](t)(add(t.Context(), c, db, task))[0]
 		if second.Existing || second.Rescheduled || second.JobID == first.JobID || get(t, c, second.JobID).DedupKey != "key "+way {
 			t.Errorf("%s: %+v", way, second)
 		}
@@ -260,8 +260,8 @@ func TestAUniqueKeyOfAnotherBusinessKeyIsACollision(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	exec(t, db, "UPDATE "+c.Layout().Table(first.JobID.Table())+" SET biz_key = 'evil', status = 2")
-	for way, add := range waysToAdd(c, db) {
-		if _, err := add(t.Context(), task.OnConflict(tocsin.Reschedule)); !errors.Is(err, tocsin.ErrKeyCollision) {
+	for way, add := range adders {
+		if _, err := add(t.Context(), c, db, task.OnConflict(tocsin.Reschedule)); !errors.Is(err, tocsin.ErrKeyCollision) {
 			t.Errorf("%s: %v", way, err)
 		}
 	}
@@ -347,12 +347,12 @@ func TestAUniqueKeyOfATaskWithTheSameIDIsTaken(t *testing.T) {
 	first, second := open(t, cfg), open(t, cfg)
 	db := session(t, devtest.DSN(t), "")
 	at := time.Now().Add(time.Hour)
-	for way, add := range waysToAdd(second, db) {
+	for way, add := range adders {
 		at = at.Add(time.Second)
 		first.NextIDAt(at)
 		second.NextIDAt(at)
 		there := must[tocsin.Added](t)(first.Add(t.Context(), unique(way, tocsin.In(2*day))))
-		got := must[[]tocsin.Added](t)(add(t.Context(), unique(way, tocsin.In(day)).OnConflict(tocsin.Reschedule)))[0]
+		got := must[[]tocsin.Added](t)(add(t.Context(), second, db, unique(way, tocsin.In(day)).OnConflict(tocsin.Reschedule)))[0]
 		if got.JobID != there.JobID || !got.Existing || !got.Rescheduled {
 			t.Errorf("%s: %+v, after %+v", way, got, there)
 		}
@@ -442,12 +442,12 @@ func TestADedupKeyOfAnotherBusinessKeyIsACollision(t *testing.T) {
 		first := add(t, c, remind.NewKey(key, "x", tocsin.In(day)).Dedup("d"))
 		exec(t, db, "UPDATE "+c.Layout().Table(first.JobID.Table())+" SET biz_key = ? WHERE job_id = ?", []byte(other), uint64(first.JobID))
 		task := remind.NewKey(key, "mine", tocsin.In(day)).Dedup("d")
-		for way, add := range waysToAdd(c, db) {
-			added, err := add(t.Context(), task, remind.NewKey(key, "alone", tocsin.In(day)))
+		for way, add := range adders {
+			added, err := add(t.Context(), c, db, task, remind.NewKey(key, "alone", tocsin.In(day)))
 			if !errors.Is(err, tocsin.ErrKeyCollision) || !strings.Contains(err.Error(), `key "`+key+`"`) || !strings.Contains(err.Error(), first.JobID.String()) {
 				t.Errorf("%s, %s: %v", name, way, err)
 			}
-			if way == "AddMany" && (added[0].JobID != 0 || !errors.Is(added[0].Err, tocsin.ErrKeyCollision) || added[1].Err != nil) {
+			if way == "add_many" && (added[0].JobID != 0 || !errors.Is(added[0].Err, tocsin.ErrKeyCollision) || added[1].Err != nil) {
 				t.Errorf("%s: %+v", name, added)
 			}
 		}

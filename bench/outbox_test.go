@@ -14,9 +14,9 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
 )
@@ -77,7 +77,7 @@ func openShop(tb testing.TB, s *site) *shop {
 		_, err := o.pool.DB.Exec(dropSQL + database)
 		must(tb, err)
 	})
-	o.from = outbox.Config{Name: "bench", DSN: dsn, Table: database + "." + outboxrow.DefaultTable}
+	o.from = outbox.Config{Name: "bench", DSN: dsn, Table: database + "." + outbox.DefaultTable}
 	_, err = ddl.ApplyOutbox(tb.Context(), ddl.Outbox{DSN: dsn, Table: o.from.Table})
 	must(tb, err)
 	cfg := s.apart(3)
@@ -109,7 +109,7 @@ func (o *shop) rates(figures map[string]float64, n int) {
 				relayed, shopCPU = relayed.plus(used, 1), shopCPU+cpu
 			},
 			func() {
-				used, _ := o.relay(outboxrow.WithoutLedger(o.tb.Context()), n) // whatever is moved twice would be stored twice
+				used, _ := o.relay(client.WithoutLedger(o.tb.Context()), n) // whatever is moved twice would be stored twice
 				unledgered = unledgered.plus(used, 1)
 			},
 		}

@@ -3,7 +3,6 @@ package biztype
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -19,11 +18,11 @@ func (c *check) alarm(p Policy) {
 	if p.Alarm == nil {
 		return
 	}
-	c.refuse(p.Alarm.To == "", "alarm.to", "the alarm needs the name of the biz type that delivers it: to")
+	c.Refuse(p.Alarm.To == "", "alarm.to", "the alarm needs the name of the biz type that delivers it: to")
 	c.between("alarm.at_most_every", p.Alarm.AtMostEvery, minAlarmEvery, maxAlarmEvery)
 	for i, on := range p.Alarm.On {
-		c.refuse(on != OnDead && on != OnMissed, "alarm.on", "alarm.on %q: use %s or %s", on, OnDead, OnMissed)
-		c.refuse(slices.Contains(p.Alarm.On[:i], on), "alarm.on", "alarm.on has %q twice", on)
+		c.Refuse(on != OnDead && on != OnMissed, "alarm.on", "alarm.on %q: use %s or %s", on, OnDead, OnMissed)
+		c.Refuse(slices.Contains(p.Alarm.On[:i], on), "alarm.on", "alarm.on has %q twice", on)
 	}
 }
 
@@ -33,11 +32,11 @@ func (c *check) alarmTarget(p, to Policy) {
 	kept := to.WithDefaults().Retention.D()
 	switch {
 	case to.Name == p.Name:
-		c.refuse(true, key, "its alarm is to itself: another biz type must deliver it")
+		c.Refuse(true, key, "its alarm is to itself: another biz type must deliver it")
 	case to.Alarm != nil:
-		c.refuse(true, key, "its alarm is to %s, which has an alarm too: a biz type that delivers alarms has none", to.Name)
+		c.Refuse(true, key, "its alarm is to %s, which has an alarm too: a biz type that delivers alarms has none", to.Name)
 	default:
-		c.refuse(kept < keptAlarm, key, "its alarm is to %s, whose retention is %s: use at least %s", to.Name, kept, keptAlarm)
+		c.Refuse(kept < keptAlarm, key, "its alarm is to %s, whose retention is %s: use at least %s", to.Name, kept, keptAlarm)
 	}
 }
 
@@ -52,11 +51,7 @@ func byName(policies []Policy) map[string]Policy {
 // checkAlarms checks the alarms of policies that are to be stored against those that are stored: to whom they are, and whether
 // a biz type that gets an alarm delivers those of others. Alarms between other biz types are not looked at.
 func checkAlarms(databases []database, policies []Policy) error {
-	latest := map[uint64]row{}
-	for _, d := range databases {
-		merge(latest, slices.Collect(maps.Values(d.rows)))
-	}
-	stored, _ := decodeAll(latest) // one that can't be read is left out
+	stored, _ := decodeAll(latestOf(databases)) // one that can't be read is left out
 	all, given := byName(stored), byName(policies)
 	for name, p := range given {
 		all[name] = p
@@ -88,8 +83,8 @@ func checkAlarm(p Policy, all map[string]Policy) error {
 		return fmt.Errorf("biz type %s: its alarm is to %q, and there is no such biz type: apply it in the same file or before", p.Name, p.Alarm.To)
 	}
 	var c check
-	if c.alarmTarget(p, to); len(c.found) > 0 {
-		return fmt.Errorf("biz type %s: %w", p.Name, c.found[0].err)
+	if c.alarmTarget(p, to); len(c.Found) > 0 {
+		return fmt.Errorf("biz type %s: %w", p.Name, c.Found[0].Err)
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func readServer(ctx context.Context, cfg tocsin.Config, s *mysql.Server) (found 
 		rows, err := d.read(ctx)
 		if err != nil {
 			failed = errors.Join(failed, err)
-			if class := mysql.ClassOf(err); class == mysql.Canceled || class.OfServer() {
+			if mysql.Unanswered(err) {
 				return found, failed
 			}
 			continue
@@ -265,11 +265,16 @@ func loadAll(ctx context.Context, cfg tocsin.Config) (map[uint64]row, error) {
 	if len(databases) == 0 {
 		return nil, firstForeign(failed)
 	}
+	return latestOf(databases), nil
+}
+
+// latestOf returns the highest revision of each type in the databases.
+func latestOf(databases []database) map[uint64]row {
 	latest := map[uint64]row{}
 	for _, d := range databases {
 		merge(latest, slices.Collect(maps.Values(d.rows)))
 	}
-	return latest, nil
+	return latest
 }
 
 // merge takes what is newer into latest and reports whether anything was.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
@@ -34,11 +33,7 @@ func Delete(ctx context.Context, cfg tocsin.Config, name string, refers func() (
 	if r.Revision == 0 {
 		return 0, err
 	}
-	latest := map[uint64]row{}
-	for _, d := range databases {
-		merge(latest, slices.Collect(maps.Values(d.rows)))
-	}
-	policies, _ := decodeAll(latest) // one that can't be read has no alarm that is raised
+	policies, _ := decodeAll(latestOf(databases)) // one that can't be read has no alarm that is raised
 	for _, p := range policies {
 		if p.Alarm != nil && p.Alarm.To == name {
 			return 0, fmt.Errorf("biz type %s is in use: it delivers the alarms of %s", name, p.Name)

@@ -88,8 +88,7 @@ func (f *follower) round(ctx context.Context) {
 			f.recovered()
 			return
 		}
-		class := mysql.ClassOf(err)
-		away[d.server] = class == mysql.Canceled || class.OfServer()
+		away[d.server] = mysql.Unanswered(err)
 		errs = append(errs, err)
 	}
 	f.unreachable(errors.Join(errs...))

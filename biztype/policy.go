@@ -19,17 +19,6 @@ type (
 // CallbackGroup is the group of the nodes that `tocsin serve` runs.
 const CallbackGroup = tocsin.CallbackGroup
 
-// Defaults of a policy.
-const (
-	DefaultTimeout     = tocsin.DefaultTimeout
-	DefaultAttempts    = tocsin.DefaultAttempts
-	DefaultBackoffBase = tocsin.DefaultBackoffBase
-	DefaultBackoffMax  = tocsin.DefaultBackoffMax
-	DefaultConcurrency = tocsin.DefaultConcurrency
-	DefaultRetention   = tocsin.DefaultRetention
-	DefaultAlarmEvery  = tocsin.DefaultAlarmEvery
-)
-
 // What an Alarm may be raised on.
 const (
 	OnDead   = tocsin.OnDead

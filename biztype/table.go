@@ -25,7 +25,7 @@ ORDER BY number`
 // selectStamp tells cheaply whether anything changed: every change gives its type a higher
 // revision, which two types that are changed at the same time may share, so they are
 // added up. The table has a few rows. ours is 0 if the database is not the config's:
-// selectLayout shows why. Parameters: cluster id, twice ("" is any); database number.
+// its layout row shows why. Parameters: cluster id, twice ("" is any); database number.
 const selectStamp = `SELECT /* tocsin biz poll */
     COALESCE(SUM(revision), 0) AS revisions,
     COUNT(*)                   AS types,
@@ -38,13 +38,6 @@ const selectStamp = `SELECT /* tocsin biz poll */
             AND state = 'active'
     )                          AS ours
 FROM {database}.biz_type`
-
-// selectLayout reads a database's layout row, for layoutrow. Parameter: its number by
-// the config.
-const selectLayout = `SELECT /* tocsin biz read */
-    ?,` + layoutrow.Columns + `
-FROM {database}.layout
-WHERE id = 1`
 
 // updateType changes one type. Parameters: group, policy, new revision; number,
 // name, lowest and highest revision to replace. Zero rows: there is no such
@@ -139,27 +132,17 @@ func (d database) sql(query string) string {
 	return strings.ReplaceAll(query, "{database}", "`"+d.name+"`")
 }
 
-// queryer is a pool or one of its connections.
-type queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // judge refuses a database that is not the config's: its policies are not ours.
-func (d database) judge(ctx context.Context, over queryer) (found layoutrow.Row, refused error) {
-	rows, failed := map[int]layoutrow.Row{}, map[int]error{}
-	switch err := over.QueryRowContext(ctx, d.sql(selectLayout), d.number).Scan(found.Fields()...); {
-	case err == nil:
-		rows[d.number] = found
-	case mysql.ClassOf(err).OfServer(), mysql.ClassOf(err) == mysql.Canceled:
+func (d database) judge(ctx context.Context, over layoutrow.Queryer) (found layoutrow.Row, refused error) {
+	rows, failed, err := layoutrow.Read(ctx, over, []int{d.number}, func(int) string { return d.name })
+	if err != nil {
 		return found, d.explain("read", err)
-	case !errors.Is(err, sql.ErrNoRows):
-		failed[d.number] = err
 	}
 	problem, wrong := d.want.Judge([]int{d.number}, rows, failed, func(int) string { return d.where() })[d.number]
-	if !wrong {
-		return found, nil
+	if wrong {
+		return found, &foreign{problem}
 	}
-	return found, &foreign{problem}
+	return rows[d.number], nil
 }
 
 // where names the database and its server: "toc_0 on db1".

@@ -1,7 +1,6 @@
 package biztype
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/name"
+	"github.com/tocsinhq/tocsin/internal/yamlfile"
 )
 
 // Bounds of a policy.
@@ -33,22 +33,12 @@ const (
 
 var secretForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// problem is one thing wrong with one policy.
-type problem struct {
-	index int    // of the policy
-	key   string // as in YAML: "webhook.url"; "" is the policy itself
-	err   error
-}
-
 // Validate reports all that is wrong with the policies, one line each. It asks
 // no server: whether a number is taken shows when they are applied. A policy with an
 // Edition, as code brings them, needs no number.
 func Validate(policies []Policy) error {
-	var errs []error
-	for _, p := range problems(policies) {
-		errs = append(errs, fmt.Errorf("biz type %s: %w", label(policies[p.index]), p.err))
-	}
-	return errors.Join(errs...)
+	found := faults(policies)
+	return found.Err()
 }
 
 func label(p Policy) string {
@@ -58,63 +48,47 @@ func label(p Policy) string {
 	return p.Name
 }
 
-func problems(policies []Policy) []problem {
-	var found []problem
+// faults finds all that is wrong with the policies of a file.
+func faults(policies []Policy) (all yamlfile.Faults) {
 	names, numbers := map[string]bool{}, map[uint64]string{}
 	targets, chained := byName(policies), map[string]bool{}
 	for i, p := range policies {
-		c := check{index: i}
+		c := check{yamlfile.Faults{Within: fmt.Sprintf("biz_types[%d].", i), Of: "biz type " + label(p)}}
 		c.policy(p)
-		c.refuse(names[p.Name], "name", "the name stands twice")
+		c.Refuse(names[p.Name], "name", "the name stands twice")
 		if other, taken := numbers[p.Number]; taken && p.Number != 0 {
-			c.refuse(true, "number", "number %d is that of %s too", p.Number, other)
+			c.Refuse(true, "number", "number %d is that of %s too", p.Number, other)
 		}
 		names[p.Name], numbers[p.Number] = true, p.Name
 		if p.Alarm != nil {
 			if to, there := targets[p.Alarm.To]; there && !chained[to.Name] { // a cycle is one mistake
-				before := len(c.found)
+				before := len(c.Found)
 				c.alarmTarget(p, to)
-				chained[p.Name] = len(c.found) > before
+				chained[p.Name] = len(c.Found) > before
 			}
 		}
-		found = append(found, c.found...)
+		all.Found = append(all.Found, c.Found...)
 	}
-	return found
+	return all
 }
 
-// check collects the problems of one policy.
-type check struct {
-	index int
-	found []problem
-}
-
-func (c *check) refuse(bad bool, key, format string, args ...any) {
-	if bad {
-		c.found = append(c.found, problem{c.index, key, fmt.Errorf(format, args...)})
-	}
-}
-
-// note records what is wrong with the key, if anything is.
-func (c *check) note(key string, err error) {
-	if err != nil {
-		c.found = append(c.found, problem{c.index, key, err})
-	}
-}
+// check collects what is wrong with one policy.
+type check struct{ yamlfile.Faults }
 
 func (c *check) policy(p Policy) {
-	c.note("name", name.CheckLower("name", p.Name))
-	c.refuse(p.Edition < 0, "edition", "edition %d: use 1 or more", p.Edition)
-	c.refuse(p.Number == 0 && p.Edition == 0, "number", "needs a number, at least 1 and never used before")
-	c.refuse(p.Number > math.MaxInt64, "number", "number %d: at most %d", p.Number, uint64(math.MaxInt64))
+	c.Note("name", name.CheckLower("name", p.Name))
+	c.Refuse(p.Edition < 0, "edition", "edition %d: use 1 or more", p.Edition)
+	c.Refuse(p.Number == 0 && p.Edition == 0, "number", "needs a number, at least 1 and never used before")
+	c.Refuse(p.Number > math.MaxInt64, "number", "number %d: at most %d", p.Number, uint64(math.MaxInt64))
 	c.target(p)
 	c.between("timeout", p.Timeout, time.Millisecond, maxTimeout)
 	c.between("retention", p.Retention, time.Second, maxRetention)
-	c.refuse(p.Attempts < 0 || p.Attempts > maxAttempts, "attempts", "%d attempts: use 1 to %d", p.Attempts, maxAttempts)
-	c.refuse(p.Concurrency < 0 || p.Concurrency > maxConcurrency, "concurrency", "concurrency %d: use 1 to %d", p.Concurrency, maxConcurrency)
-	c.refuse(!slices.Contains([]tocsin.Priority{"", tocsin.High, tocsin.Normal, tocsin.Low}, p.Priority), "priority", "priority %q: use high, normal or low", p.Priority)
-	c.refuse(p.PerKey < 0 || p.PerKey > maxPerKey, "per_key", "per_key %d: use 1 to %d, or 0 for no limit", p.PerKey, maxPerKey)
-	c.refuse(p.PerKey > 0 && !p.Strict, "per_key", "per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery")
-	c.refuse(!(p.Rate >= 0 && p.Rate <= maxRate), "rate", "rate %g: use 0 (no limit) to %g a second", p.Rate, maxRate)
+	c.Refuse(p.Attempts < 0 || p.Attempts > maxAttempts, "attempts", "%d attempts: use 1 to %d", p.Attempts, maxAttempts)
+	c.Refuse(p.Concurrency < 0 || p.Concurrency > maxConcurrency, "concurrency", "concurrency %d: use 1 to %d", p.Concurrency, maxConcurrency)
+	c.Refuse(!slices.Contains([]tocsin.Priority{"", tocsin.High, tocsin.Normal, tocsin.Low}, p.Priority), "priority", "priority %q: use high, normal or low", p.Priority)
+	c.Refuse(p.PerKey < 0 || p.PerKey > maxPerKey, "per_key", "per_key %d: use 1 to %d, or 0 for no limit", p.PerKey, maxPerKey)
+	c.Refuse(p.PerKey > 0 && !p.Strict, "per_key", "per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery")
+	c.Refuse(!(p.Rate >= 0 && p.Rate <= maxRate), "rate", "rate %g: use 0 (no limit) to %g a second", p.Rate, maxRate)
 	c.waits(p)
 	c.alarm(p)
 }
@@ -124,11 +98,11 @@ func (c *check) policy(p Policy) {
 func (c *check) target(p Policy) {
 	switch {
 	case p.Webhook == nil && p.Group == "":
-		c.refuse(true, "group", "needs a webhook, or the group of the nodes that have its Go handler")
+		c.Refuse(true, "group", "needs a webhook, or the group of the nodes that have its Go handler")
 	case p.Webhook == nil && p.Group == CallbackGroup:
-		c.refuse(true, "group", "group %q has no Go handlers: give the type a webhook or another group", CallbackGroup)
+		c.Refuse(true, "group", "group %q has no Go handlers: give the type a webhook or another group", CallbackGroup)
 	case p.Group != "":
-		c.note("group", name.Check("group", p.Group))
+		c.Note("group", name.Check("group", p.Group))
 	}
 	if p.Webhook != nil {
 		c.webhook(*p.Webhook)
@@ -137,17 +111,17 @@ func (c *check) target(p Policy) {
 
 func (c *check) webhook(w Webhook) {
 	c.url(w.URL)
-	c.refuse(len(w.Secrets) > maxSecrets, "webhook.secrets", "%d secrets: at most %d, the one in use and one for rotation", len(w.Secrets), maxSecrets)
+	c.Refuse(len(w.Secrets) > maxSecrets, "webhook.secrets", "%d secrets: at most %d, the one in use and one for rotation", len(w.Secrets), maxSecrets)
 	for _, s := range w.Secrets {
 		// The value is not repeated: it may be the secret itself.
-		c.refuse(strings.HasPrefix(s, "whsec_") || !secretForm.MatchString(s), "webhook.secrets", "a secret is given by the name of its environment variable, never by its value")
+		c.Refuse(strings.HasPrefix(s, "whsec_") || !secretForm.MatchString(s), "webhook.secrets", "a secret is given by the name of its environment variable, never by its value")
 	}
-	c.refuse(len(w.Allow) > maxAllow, "webhook.allow", "%d networks: at most %d", len(w.Allow), maxAllow)
+	c.Refuse(len(w.Allow) > maxAllow, "webhook.allow", "%d networks: at most %d", len(w.Allow), maxAllow)
 	for _, a := range w.Allow {
 		_, err := netip.ParsePrefix(a)
-		c.refuse(err != nil, "webhook.allow", "%q is not a network such as 10.0.0.0/8", a)
+		c.Refuse(err != nil, "webhook.allow", "%q is not a network such as 10.0.0.0/8", a)
 	}
-	c.refuse(w.Batch < 0 || w.Batch > maxBatch, "webhook.batch", "batch %d: use 1 to %d, or 0 for a request for each task", w.Batch, maxBatch)
+	c.Refuse(w.Batch < 0 || w.Batch > maxBatch, "webhook.batch", "batch %d: use 1 to %d, or 0 for a request for each task", w.Batch, maxBatch)
 }
 
 func (c *check) url(text string) {
@@ -155,32 +129,60 @@ func (c *check) url(text string) {
 	u, err := url.Parse(text)
 	switch {
 	case text == "":
-		c.refuse(true, key, "the webhook needs a url")
+		c.Refuse(true, key, "the webhook needs a url")
 	case len(text) > maxURL:
-		c.refuse(true, key, "the url has %d bytes, more than %d", len(text), maxURL)
+		c.Refuse(true, key, "the url has %d bytes, more than %d", len(text), maxURL)
 	case err != nil, u.Hostname() == "", u.Scheme != "http" && u.Scheme != "https":
-		c.refuse(true, key, "the url is not of the form http://host/path or https://host/path")
+		c.Refuse(true, key, "the url is not of the form http://host/path or https://host/path")
 	case u.User != nil:
-		c.refuse(true, key, "the url holds a user name or password: deliveries are signed instead, see secrets")
+		c.Refuse(true, key, "the url holds a user name or password: deliveries are signed instead, see secrets")
 	case u.Fragment != "":
-		c.refuse(true, key, "the url has a #fragment, which is never sent")
+		c.Refuse(true, key, "the url has a #fragment, which is never sent")
 	}
 }
 
 func (c *check) waits(p Policy) {
-	c.refuse(len(p.Ladder) > 0 && p.Backoff != Backoff{}, "ladder", "has both a ladder and a backoff: use one")
-	c.refuse(len(p.Ladder) > maxLadder, "ladder", "the ladder has %d steps, more than %d", len(p.Ladder), maxLadder)
+	c.Refuse(len(p.Ladder) > 0 && p.Backoff != Backoff{}, "ladder", "has both a ladder and a backoff: use one")
+	c.Refuse(len(p.Ladder) > maxLadder, "ladder", "the ladder has %d steps, more than %d", len(p.Ladder), maxLadder)
 	for _, d := range p.Ladder {
-		c.refuse(d == 0, "ladder", "a step of the ladder is 0s")
+		c.Refuse(d == 0, "ladder", "a step of the ladder is 0s")
 		c.between("ladder", d, time.Millisecond, maxWait)
 	}
 	c.between("backoff.base", p.Backoff.Base, time.Millisecond, maxWait)
 	c.between("backoff.max", p.Backoff.Max, time.Millisecond, maxWait)
 	full := p.WithDefaults().Backoff
-	c.refuse(full.Max < full.Base, "backoff.max", "backoff.max %s is below backoff.base %s", full.Max, full.Base)
+	c.Refuse(full.Max < full.Base, "backoff.max", "backoff.max %s is below backoff.base %s", full.Max, full.Base)
 }
 
 // between checks a duration that may be left out.
 func (c *check) between(key string, d Duration, low, high time.Duration) {
-	c.refuse(d != 0 && (d.D() < low || d.D() > high), key, "%s %s: use %s to %s", key, d, low, high)
+	if d != 0 {
+		c.Between(key, d.D(), low, high)
+	}
+}
+
+// Parse reads the policies of a YAML file of the form
+//
+//	biz_types:
+//	  - name: order.close
+//	    number: 1
+//	    group: orders
+//
+// and validates them. file stands in the messages, each of which is one line
+// with its place: configs/biz.yaml:12: unknown key "tmeout".
+func Parse(text []byte, file string) ([]Policy, error) {
+	f, err := yamlfile.Parse(text, file)
+	if err != nil {
+		return nil, err
+	}
+	var content struct {
+		BizTypes []Policy `yaml:"biz_types"`
+	}
+	if err := f.Decode(&content); err != nil {
+		return nil, err
+	}
+	if len(content.BizTypes) == 0 {
+		return nil, f.Errorf("$.biz_types", "no biz types")
+	}
+	return content.BizTypes, f.Place(faults(content.BizTypes).Found)
 }

@@ -140,28 +140,28 @@ func (a API) ServerTLS() (*tls.Config, error) { return a.TLS.serve("node.api.tls
 
 // api checks node.api.
 func (c *check) api(a API) {
-	const path = "$.node.api"
+	const path = "node.api"
 	if a.Listen != "" && a.Listen != Off {
-		c.note(path+".listen", a.LoopbackOnly(a.Listen))
+		c.Note(path+".listen", a.LoopbackOnly(a.Listen))
 	}
-	c.refuse(a.Tokens != nil && a.TokensFile != "", path+".tokens_file", "node.api has tokens too: use one of them")
-	c.refuse(a.TokensFile != "" && !filepath.IsAbs(a.TokensFile), path+".tokens_file", "node.api.tokens_file %q: want an absolute path", a.TokensFile)
-	before := len(c.found)
+	c.Refuse(a.Tokens != nil && a.TokensFile != "", path+".tokens_file", "node.api has tokens too: use one of them")
+	c.Refuse(a.TokensFile != "" && !filepath.IsAbs(a.TokensFile), path+".tokens_file", "node.api.tokens_file %q: want an absolute path", a.TokensFile)
+	before := len(c.Found)
 	for i, t := range a.Tokens {
-		c.note(fmt.Sprintf("%s.tokens[%d]", path, i), t.Check())
+		c.Note(fmt.Sprintf("%s.tokens[%d]", path, i), t.Check())
 	}
-	if _, err := apitoken.NewSet(a.Tokens); len(c.found) == before {
-		c.note(path+".tokens", err)
+	if _, err := apitoken.NewSet(a.Tokens); len(c.Found) == before {
+		c.Note(path+".tokens", err)
 	}
 	for _, origin := range a.CORS {
-		c.refuse(!isOrigin(origin), path+".cors", "node.api.cors %q: want an origin, such as https://admin.example.com", origin)
+		c.Refuse(!isOrigin(origin), path+".cors", "node.api.cors %q: want an origin, such as https://admin.example.com", origin)
 	}
 	l := a.Limits
-	c.refuse(l.BodyKiB < 1 || l.BodyKiB > maxBodyKiB, path+".limits.body_kib", "node.api.limits.body_kib %d: use 1 to %d", l.BodyKiB, maxBodyKiB)
-	c.refuse(!(l.Rate >= minRate && l.Rate <= maxRate), path+".limits.rate", "node.api.limits.rate %g: use %g to %d", l.Rate, minRate, maxRate)
-	c.between(path+".limits.timeout", "node.api.limits.timeout", l.Timeout, minAPITimeout, maxAPITimeout)
-	c.refuse(a.TLS.lacksHalf(), path+".tls", "node.api.tls needs both cert and key, or neither")
-	c.refuse(a.TLS.CA != "", path+".tls", "node.api.tls: ca is not used: callers keep it")
+	c.Refuse(l.BodyKiB < 1 || l.BodyKiB > maxBodyKiB, path+".limits.body_kib", "node.api.limits.body_kib %d: use 1 to %d", l.BodyKiB, maxBodyKiB)
+	c.Refuse(!(l.Rate >= minRate && l.Rate <= maxRate), path+".limits.rate", "node.api.limits.rate %g: use %g to %d", l.Rate, minRate, maxRate)
+	c.Between(path+".limits.timeout", l.Timeout.D(), minAPITimeout, maxAPITimeout)
+	c.Refuse(a.TLS.lacksHalf(), path+".tls", "node.api.tls needs both cert and key, or neither")
+	c.Refuse(a.TLS.CA != "", path+".tls", "node.api.tls: ca is not used: callers keep it")
 }
 
 // isOrigin reports whether the text is what a browser sends as Origin.

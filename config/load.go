@@ -62,24 +62,17 @@ func Parse(text []byte, name string, lookup func(string) (string, bool)) (File, 
 		return File{}, source.Errorf(tokens, "node.api.tokens has no value: write [] if no token is to be valid")
 	}
 	found := f.expand(lookup)
-	if len(found) == 0 {
-		found = f.problems()
+	if len(found.Found) == 0 {
+		found = f.faults()
 	}
-	var errs []error
-	for _, p := range found {
-		errs = append(errs, source.Errorf(p.path, "%w", p.err))
-	}
-	if len(errs) > 0 {
-		return File{}, errors.Join(errs...)
+	if err := source.Place(found.Found); err != nil {
+		return File{}, err
 	}
 	return f, nil
 }
 
 // Validate reports all that is wrong, one line each. It is pure.
 func (f File) Validate() error {
-	var errs []error
-	for _, p := range f.problems() {
-		errs = append(errs, p.err)
-	}
-	return errors.Join(errs...)
+	faults := f.faults()
+	return faults.Err()
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/yamlfile"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -19,34 +20,34 @@ var (
 
 // expand replaces the references to the environment and reads the files. Its messages
 // name variables and files, never their content.
-func (f *File) expand(lookup func(string) (string, bool)) []problem {
+func (f *File) expand(lookup func(string) (string, bool)) yamlfile.Faults {
 	x := expansion{lookup: lookup}
 	for i := range f.Servers {
-		s, path := &f.Servers[i], fmt.Sprintf("$.servers[%d]", i)
+		s, path := &f.Servers[i], fmt.Sprintf("servers[%d]", i)
 		s.DSN = x.dsn(s.DSN, s.PasswordEnv, path)
 		s.tls = x.certificates(s.TLS, path+".tls")
 	}
 	for i := range f.Outboxes {
-		o, path := &f.Outboxes[i], fmt.Sprintf("$.outboxes[%d]", i)
+		o, path := &f.Outboxes[i], fmt.Sprintf("outboxes[%d]", i)
 		o.DSN = x.dsn(o.DSN, o.PasswordEnv, path)
 		o.tls = x.certificates(o.TLS, path+".tls")
 	}
-	x.whole(&f.Etcd.Username, "$.etcd.username")
-	x.whole(&f.Etcd.Password, "$.etcd.password")
-	x.whole(&f.Node.Status.Token, "$.node.status.token")
-	return x.found
+	x.whole(&f.Etcd.Username, "etcd.username")
+	x.whole(&f.Etcd.Password, "etcd.password")
+	x.whole(&f.Node.Status.Token, "node.status.token")
+	return x.Faults
 }
 
-// expansion collects what went wrong.
+// expansion replaces references, and collects what goes wrong.
 type expansion struct {
 	lookup func(string) (string, bool)
-	found  []problem
+	yamlfile.Faults
 }
 
 // dsn replaces the references in a DSN, and puts in the password of a variable of its own.
 func (x *expansion) dsn(dsn, passwordEnv, path string) string {
 	if strings.Contains(reference.ReplaceAllString(dsn, ""), "${") { // in the file itself; a value may contain it
-		x.found = append(x.found, problem{path + ".dsn", errors.New("a reference to the environment is written ${NAME}; put a password that holds ${ into a variable")})
+		x.Note(path+".dsn", errors.New("a reference to the environment is written ${NAME}; put a password that holds ${ into a variable"))
 	}
 	dsn = reference.ReplaceAllStringFunc(dsn, func(ref string) string {
 		return x.variable(strings.Trim(ref, "${}"), path+".dsn")
@@ -56,9 +57,7 @@ func (x *expansion) dsn(dsn, passwordEnv, path string) string {
 	}
 	password := x.variable(passwordEnv, path+".password_env")
 	with, err := withPassword(dsn, password)
-	if err != nil {
-		x.found = append(x.found, problem{path + ".password_env", err})
-	}
+	x.Note(path+".password_env", err)
 	return with // what is wrong with it is told with the DSN
 }
 
@@ -69,9 +68,7 @@ func (x *expansion) certificates(files TLS, path string) *tls.Config {
 		return nil
 	}
 	cfg, err := files.load("tls")
-	if err != nil {
-		x.found = append(x.found, problem{path, err})
-	}
+	x.Note(path, err)
 	return cfg
 }
 
@@ -84,9 +81,7 @@ func (x *expansion) whole(value *string, path string) {
 
 func (x *expansion) variable(name, path string) string {
 	value, ok := x.lookup(name)
-	if !ok {
-		x.found = append(x.found, problem{path, fmt.Errorf("environment variable %s is not set", name)})
-	}
+	x.Refuse(!ok, path, "environment variable %s is not set", name)
 	return value
 }
 

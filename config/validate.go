@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/name"
+	"github.com/tocsinhq/tocsin/internal/yamlfile"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
@@ -39,81 +39,62 @@ const (
 	maxSweep     = 24 * time.Hour
 )
 
-// problem is one mistake and where it stands, "$.servers[1].dsn".
-type problem struct {
-	path string
-	err  error
-}
+// check collects what is wrong with a file.
+type check struct{ yamlfile.Faults }
 
-// check collects problems.
-type check struct{ found []problem }
-
-func (c *check) refuse(bad bool, path, format string, args ...any) {
-	if bad {
-		c.found = append(c.found, problem{path, fmt.Errorf(format, args...)})
-	}
-}
-
-// note records what is wrong at path, if anything is.
-func (c *check) note(path string, err error) {
-	if err != nil {
-		c.found = append(c.found, problem{path, err})
-	}
-}
-
-// problems finds all that is wrong with a file whose defaults are filled in.
-func (f File) problems() []problem {
+// faults finds all that is wrong with a file whose defaults are filled in.
+func (f File) faults() yamlfile.Faults {
 	c := &check{}
 	if f.Cluster != "" {
-		c.note("$.cluster", name.Check("cluster", f.Cluster))
+		c.Note("cluster", name.Check("cluster", f.Cluster))
 	}
 	if err := f.Tocsin().Layout.Validate(); err != nil {
-		c.refuse(true, "$.layout", "%w", err)
+		c.Note("layout", err)
 	} else {
 		c.servers(f)
 	}
-	c.refuse(f.Layout.Ownership != "" && f.Layout.Ownership != ddl.ByEtcd && f.Layout.Ownership != ddl.ByRows, "$.layout.ownership",
+	c.Refuse(f.Layout.Ownership != "" && f.Layout.Ownership != ddl.ByEtcd && f.Layout.Ownership != ddl.ByRows, "layout.ownership",
 		"layout.ownership %q: use %s or %s", f.Layout.Ownership, ddl.ByEtcd, ddl.ByRows)
 	c.outboxes(f)
 	c.etcd(f.Etcd)
 	c.node(f.Node)
 	c.scan(f.Scan)
-	c.between("$.sweep.grace", "sweep.grace", f.Sweep.Grace, minGrace, maxGrace)
+	c.Between("sweep.grace", f.Sweep.Grace.D(), minGrace, maxGrace)
 	if f.Sweep.Timeout != 0 {
-		c.between("$.sweep.timeout", "sweep.timeout", f.Sweep.Timeout, minSweep, maxSweep)
+		c.Between("sweep.timeout", f.Sweep.Timeout.D(), minSweep, maxSweep)
 	}
-	c.cron("$.sweep.cron", f.Sweep.Cron)
-	c.cron("$.purge.cron", f.Purge.Cron)
+	c.cron("sweep.cron", f.Sweep.Cron)
+	c.cron("purge.cron", f.Purge.Cron)
 	c.log(f.Log)
-	return c.found
+	return c.Faults
 }
 
 // servers checks each server, and then that every database has one.
 func (c *check) servers(f File) {
-	before := len(c.found)
+	before := len(c.Found)
 	names := map[string]bool{}
 	for i, s := range f.Servers {
-		path := fmt.Sprintf("$.servers[%d]", i)
+		path := fmt.Sprintf("servers[%d]", i)
 		tls, err := mysql.Check(s.DSN)
-		c.refuse(s.DSN == "", path, "server %s: needs a dsn", label(s, i))
-		c.refuse(s.DSN != "" && err != nil, path+".dsn", "server %s: %w", label(s, i), err)
-		c.refuse(s.MaxConns != 0 && (s.MaxConns < minConns || s.MaxConns > maxConns), path+".max_conns",
+		c.Refuse(s.DSN == "", path, "server %s: needs a dsn", label(s, i))
+		c.Refuse(s.DSN != "" && err != nil, path+".dsn", "server %s: %w", label(s, i), err)
+		c.Refuse(s.MaxConns != 0 && (s.MaxConns < minConns || s.MaxConns > maxConns), path+".max_conns",
 			"server %s: max_conns %d: use %d to %d", label(s, i), s.MaxConns, minConns, maxConns)
-		c.refuse(s.TLS.lacksHalf(), path+".tls", "server %s: tls needs both cert and key, or neither", label(s, i))
-		c.refuse(s.TLS != TLS{} && tls, path+".tls", "server %s: the dsn has a parameter tls too: use one of them", label(s, i))
-		c.refuse(s.Name != "" && names[s.Name], path+".name", "two servers are named %s", s.Name)
+		c.Refuse(s.TLS.lacksHalf(), path+".tls", "server %s: tls needs both cert and key, or neither", label(s, i))
+		c.Refuse(s.TLS != TLS{} && tls, path+".tls", "server %s: the dsn has a parameter tls too: use one of them", label(s, i))
+		c.Refuse(s.Name != "" && names[s.Name], path+".name", "two servers are named %s", s.Name)
 		names[s.Name] = true
-		c.note(path+".name", name.CheckShown("server", s.Name))
+		c.Note(path+".name", name.CheckShown("server", s.Name))
 	}
 	cfg := f.Tocsin()
 	cfg.Cluster = "" // checked above
 	inserts := cfg.Inserts
 	cfg.Inserts = nil
-	if err := cfg.Validate(); len(c.found) == before && err != nil {
-		c.refuse(true, "$.servers", "%w", err)
+	if len(c.Found) == before {
+		c.Note("servers", cfg.Validate())
 	}
-	if cfg.Inserts = inserts; len(c.found) == before {
-		c.note("$.inserts", cfg.Validate())
+	if cfg.Inserts = inserts; len(c.Found) == before {
+		c.Note("inserts", cfg.Validate())
 	}
 }
 
@@ -131,17 +112,17 @@ func decidesTLS(o outbox.Config) bool {
 func (c *check) outboxes(f File) {
 	names := map[string]bool{}
 	for i, o := range f.Relayed() {
-		path := fmt.Sprintf("$.outboxes[%d]", i)
+		path := fmt.Sprintf("outboxes[%d]", i)
 		o = o.WithDefaults()
 		files := f.Outboxes[i].TLS
 		tls := decidesTLS(o)
-		c.refuse(o.DSN == "", path, "outbox %s: needs a dsn", o.Name)
-		c.refuse(files.lacksHalf(), path+".tls", "outbox %s: tls needs both cert and key, or neither", o.Name)
-		c.refuse(files != TLS{} && tls, path+".tls", "outbox %s: the dsn has a parameter tls or sslmode too: use one of them", o.Name)
-		c.refuse(names[o.Name], path+".name", "two outboxes are named %s", o.Name)
+		c.Refuse(o.DSN == "", path, "outbox %s: needs a dsn", o.Name)
+		c.Refuse(files.lacksHalf(), path+".tls", "outbox %s: tls needs both cert and key, or neither", o.Name)
+		c.Refuse(files != TLS{} && tls, path+".tls", "outbox %s: the dsn has a parameter tls or sslmode too: use one of them", o.Name)
+		c.Refuse(names[o.Name], path+".name", "two outboxes are named %s", o.Name)
 		names[o.Name] = true
 		if o.DSN != "" {
-			c.note(path, o.ValidateForm()) // the command adds the driver
+			c.Note(path, o.ValidateForm()) // the command adds the driver
 		}
 	}
 }
@@ -155,36 +136,36 @@ func label(s Server, i int) string {
 
 func (c *check) etcd(e Etcd) {
 	for i, endpoint := range e.Endpoints {
-		c.refuse(endpoint == "", fmt.Sprintf("$.etcd.endpoints[%d]", i), "an etcd endpoint is empty: want host:port")
+		c.Refuse(endpoint == "", fmt.Sprintf("etcd.endpoints[%d]", i), "an etcd endpoint is empty: want host:port")
 	}
-	c.refuse(e.Password != "" && e.Username == "", "$.etcd.password", "etcd has a password but no username")
-	c.refuse(e.TLS.lacksHalf(), "$.etcd.tls", "etcd.tls needs both cert and key, or neither")
+	c.Refuse(e.Password != "" && e.Username == "", "etcd.password", "etcd has a password but no username")
+	c.Refuse(e.TLS.lacksHalf(), "etcd.tls", "etcd.tls needs both cert and key, or neither")
 }
 
 func (c *check) node(n Node) {
 	if n.Name != "" {
-		c.note("$.node.name", name.CheckNode("node.name", n.Name))
+		c.Note("node.name", name.CheckNode("node.name", n.Name))
 	}
-	c.refuse(n.Weight < 1 || n.Weight > maxWeight, "$.node.weight", "node.weight %d: use 1 to %d", n.Weight, maxWeight)
-	c.refuse(n.PayloadMiB < 1 || n.PayloadMiB > maxPayload, "$.node.payload_mib", "node.payload_mib %d: use 1 to %d", n.PayloadMiB, maxPayload)
-	c.between("$.node.drain_timeout", "node.drain_timeout", n.DrainTimeout, minDrain, maxDrain)
-	c.refuse(n.SecretsDir != "" && !filepath.IsAbs(n.SecretsDir), "$.node.secrets_dir", "node.secrets_dir %q: want an absolute path", n.SecretsDir)
+	c.Refuse(n.Weight < 1 || n.Weight > maxWeight, "node.weight", "node.weight %d: use 1 to %d", n.Weight, maxWeight)
+	c.Refuse(n.PayloadMiB < 1 || n.PayloadMiB > maxPayload, "node.payload_mib", "node.payload_mib %d: use 1 to %d", n.PayloadMiB, maxPayload)
+	c.Between("node.drain_timeout", n.DrainTimeout.D(), minDrain, maxDrain)
+	c.Refuse(n.SecretsDir != "" && !filepath.IsAbs(n.SecretsDir), "node.secrets_dir", "node.secrets_dir %q: want an absolute path", n.SecretsDir)
 	if n.Listen != Off {
-		c.refuse(listenError(n.Listen) != nil, "$.node.listen", "node.listen %q: want host:port such as %s, or %s", n.Listen, DefaultListen, Off)
+		c.Refuse(listenError(n.Listen) != nil, "node.listen", "node.listen %q: want host:port such as %s, or %s", n.Listen, DefaultListen, Off)
 	}
 	c.status(n.Status)
 	c.api(n.API)
 }
 
 func (c *check) status(s StatusPage) {
-	const path = "$.node.status"
-	c.refuse(s.Token != "" && s.TokenFile != "", path+".token_file", "node.status has a token too: use one of them")
+	const path = "node.status"
+	c.Refuse(s.Token != "" && s.TokenFile != "", path+".token_file", "node.status has a token too: use one of them")
 	if s.Token != "" {
-		c.refuse(!tokenForm.MatchString(s.Token), path+".token", "node.status.token: want %s", tokenWords)
+		c.Refuse(!tokenForm.MatchString(s.Token), path+".token", "node.status.token: want %s", tokenWords)
 	}
-	c.refuse(s.TokenFile != "" && !filepath.IsAbs(s.TokenFile), path+".token_file", "node.status.token_file %q: want an absolute path", s.TokenFile)
-	c.refuse(s.TLS.lacksHalf(), path+".tls", "node.status.tls needs both cert and key, or neither")
-	c.refuse(s.TLS.CA != "" && s.TLS.Cert == "" && s.TLS.Key == "", path+".tls", "node.status.tls has a ca, but no cert and key")
+	c.Refuse(s.TokenFile != "" && !filepath.IsAbs(s.TokenFile), path+".token_file", "node.status.token_file %q: want an absolute path", s.TokenFile)
+	c.Refuse(s.TLS.lacksHalf(), path+".tls", "node.status.tls needs both cert and key, or neither")
+	c.Refuse(s.TLS.CA != "" && s.TLS.Cert == "" && s.TLS.Key == "", path+".tls", "node.status.tls has a ca, but no cert and key")
 }
 
 func listenError(address string) error {
@@ -199,13 +180,9 @@ func listenError(address string) error {
 }
 
 func (c *check) scan(s Scan) {
-	c.between("$.scan.interval", "scan.interval", s.Interval, minInterval, maxInterval)
-	c.refuse(s.LookAhead < 2*s.Interval, "$.scan.look_ahead", "scan.look_ahead %s: must be at least twice scan.interval %s", s.LookAhead, s.Interval)
-	c.refuse(s.LookAhead.D() > maxLookAhead, "$.scan.look_ahead", "scan.look_ahead %s: at most %s", s.LookAhead, maxLookAhead)
-}
-
-func (c *check) between(path, key string, d biztype.Duration, low, high time.Duration) {
-	c.refuse(d.D() < low || d.D() > high, path, "%s %s: use %s to %s", key, d, low, high)
+	c.Between("scan.interval", s.Interval.D(), minInterval, maxInterval)
+	c.Refuse(s.LookAhead < 2*s.Interval, "scan.look_ahead", "scan.look_ahead %s: must be at least twice scan.interval %s", s.LookAhead, s.Interval)
+	c.Refuse(s.LookAhead.D() > maxLookAhead, "scan.look_ahead", "scan.look_ahead %s: at most %s", s.LookAhead, maxLookAhead)
 }
 
 func (c *check) cron(path, expression string) {
@@ -213,13 +190,13 @@ func (c *check) cron(path, expression string) {
 		return
 	}
 	_, err := upkeep.ParseTimes(expression)
-	c.refuse(err != nil, path, "%w", err)
+	c.Note(path, err)
 }
 
 // logLevels are the levels of the command's log.
 var logLevels = []string{"trace", "debug", "info", "warn", "error"}
 
 func (c *check) log(l Log) {
-	c.refuse(!slices.Contains(logLevels, strings.ToLower(l.Level)), "$.log.level", "log.level %q: use trace, debug, info, warn or error", l.Level)
-	c.refuse(l.Format != "" && l.Format != "text" && l.Format != "json", "$.log.format", "log.format %q: use text or json", l.Format)
+	c.Refuse(!slices.Contains(logLevels, strings.ToLower(l.Level)), "log.level", "log.level %q: use trace, debug, info, warn or error", l.Level)
+	c.Refuse(l.Format != "" && l.Format != "text" && l.Format != "json", "log.format", "log.format %q: use text or json", l.Format)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Outbox says where the table of an outbox is, or is to be.
@@ -24,10 +24,10 @@ const outboxFile = "outbox"
 
 // table checks the name and returns the table.
 func (o Outbox) table() (table, error) {
-	if err := outboxrow.CheckTable(o.Table); err != nil {
+	if err := outbox.CheckTable(o.Table); err != nil {
 		return table{}, err
 	}
-	database, name := outboxrow.Split(o.Table)
+	database, name := outbox.Split(o.Table)
 	if database == "" {
 		return table{}, fmt.Errorf("outbox table %q: name its database too: shop.%s", o.Table, o.Table)
 	}
@@ -83,7 +83,7 @@ func (s *site) outboxThere(ctx context.Context, t table) (bool, error) {
 		return false, fmt.Errorf("look for outbox %s on %s: %w", t.full(), s.Name, err)
 	case tables > 0 && columns < 4:
 		return true, fmt.Errorf("table %s on %s is no outbox, and is left as it is: name a table that is not there yet, such as %s.%s",
-			t.full(), s.Name, t.database, outboxrow.DefaultTable)
+			t.full(), s.Name, t.database, outbox.DefaultTable)
 	}
 	return tables > 0, nil
 }
@@ -128,8 +128,8 @@ func (s *site) identified(ctx context.Context, t table, r *report) error {
 	if err := s.DB.GetContext(ctx, &comment, selectOutboxComment, t.database, t.name); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read the comment of %s on %s: %w", t.full(), s.Name, err)
 	}
-	if outboxrow.Identity(comment) == "" {
-		r.add(t.full(), fmt.Sprintf("has the comment %q, want %q and an identity: run `tocsin outbox apply`", comment, outboxrow.Comment))
+	if outbox.Identity(comment) == "" {
+		r.add(t.full(), fmt.Sprintf("has the comment %q, want %q and an identity: run `tocsin outbox apply`", comment, outbox.Comment))
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -40,7 +39,7 @@ func (p *place) relay(t *testing.T) {
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("%d rows in the outbox, want 1: %v", len(rows), err)
 	}
-	if got := seam.MoverOf(client).Move(t.Context(), "docs", rows); got[0].Fate != outboxrow.Moved {
+	if got := seam.MoverOf(client).Move(t.Context(), "docs", rows); got[0].Fate != outbox.Moved {
 		t.Fatalf("%+v becomes %+v", rows[0], got[0])
 	}
 	p.exec(t, "DELETE FROM "+p.outbox.Table)

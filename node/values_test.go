@@ -5,10 +5,10 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/bizkey"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/jobid"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/internal/output"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -17,7 +17,7 @@ import (
 func TestValuesThatAreWrittenTwiceAreTheSame(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string][2]any{
-		"MaxKey":      {tocsin.MaxKey, bizkey.Max},
+		"MaxKey":      {tocsin.MaxKey, name.MaxKey},
 		"MaxPayload":  {tocsin.MaxPayload, client.MaxPayload},
 		"MaxDedupKey": {tocsin.MaxDedupKey, client.MaxDedupKey},
 		"MaxHeaders":  {tocsin.MaxHeaders, client.MaxHeaders},

@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:operator/shares_test.go
-package cluster
-========
 package operator
->>>>>>>> hc:operator/tables_test.go
 
 import (
 	"fmt"
@@ -66,11 +62,7 @@ func TestSharesAddUpWhatWaitsInEachNodesTables(t *testing.T) {
 	}
 }
 
-<<<<<<<< HEAD:operator/shares_test.go
-func TestTalliesCountTheTypesOfAGroup(t *testing.T) {
-========
 func TestATallyHasTheTypesOfItsGroup(t *testing.T) {
->>>>>>>> hc:operator/tables_test.go
 	t.Parallel()
 	counts := []store.Count{
 		{Table: 3, Type: 1, Pending: 2, Claimed: 1, Done: 9, Dead: 1, Oldest: 10_000},
@@ -85,14 +77,9 @@ func TestATallyHasTheTypesOfItsGroup(t *testing.T) {
 		"orders": {3: {Pending: 8, Claimed: 2, Dead: 2, Overdue: 8.5}, 4: {Pending: 1}, 5: {}},
 		"others": {3: {Pending: 100, Overdue: 12.499}},
 	}
-<<<<<<<< HEAD:operator/shares_test.go
-	types := map[uint64]biztype.Policy{1: {Group: "g"}, 2: {Group: "g"}, 3: {Group: "other"}, 4: {Group: "g", Paused: true}}
-	if got := tallies(counts, 12_500, types, "g"); !reflect.DeepEqual(got, want) {
-========
 	got := map[string]map[int]Tally{"orders": {}, "others": {}}
 	tally(got, []biztype.Policy{{Number: 1, Group: "orders"}, {Number: 2, Group: "orders"}, {Number: 3, Group: "others"}, {Number: 4, Group: "orders", Paused: true}}, counts, 12_500)
 	if !reflect.DeepEqual(got, want) {
->>>>>>>> hc:operator/tables_test.go
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }

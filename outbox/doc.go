@@ -1,5 +1,5 @@
 // Package outbox is the authority for one outbox: a table in a business database. Services add, cancel and reschedule
-// tasks by inserting rows there, in their own transactions (docs/sql.md).
+// tasks by inserting rows there, in their own transactions (docs/sql.md). Row says what a row means.
 //
 //	Outbox --Session--> Lead: one relay at a time   Read: rows by ranges of ids   SetAside: a row that can't be moved
 //	                    Delete: rows that were moved   Present, Writers, Settled: what is still to come

@@ -3,8 +3,6 @@ package outbox
 import (
 	"context"
 	"time"
-
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
 
 // Driver opens outboxes on another kind of server than MySQL and MariaDB. Package tocsinpg has the one for PostgreSQL.
@@ -20,7 +18,7 @@ type Server interface {
 	// Session connects and reads the outbox's identity. The caller closes the session. A relay has three at once.
 	Session(ctx context.Context) (*Session, error)
 	// List returns rows with ids above after, at most limit: all, or those that were set aside.
-	List(ctx context.Context, after uint64, limit int, stuck bool) ([]outboxrow.Row, error)
+	List(ctx context.Context, after uint64, limit int, stuck bool) ([]Row, error)
 	// Retry lets relays move rows that were set aside: those with the ids, or all. It returns their number.
 	Retry(ctx context.Context, ids []uint64, all bool) (int, error)
 	// Drop deletes rows that were set aside: those with the ids, or all. It returns their number.
@@ -46,16 +44,16 @@ type Conn interface {
 	// Read returns the first rows whose ids are in the ranges, as one snapshot. The ranges are in order. It examines at
 	// most limit rows, and leaves out the ids in skip; nil skips none. It ends early after the row that reaches
 	// PageBytes: see Full.
-	Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error)
+	Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) ([]Row, error)
 	// Delete deletes rows that were moved. Rows that got their ids later stay.
-	Delete(ctx context.Context, keys []outboxrow.Key) error
+	Delete(ctx context.Context, keys []Key) error
 	// SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
-	SetAside(ctx context.Context, key outboxrow.Key, reason string) error
+	SetAside(ctx context.Context, key Key, reason string) error
 	// Next returns an id that the outbox has not given yet: the next row gets this id or a higher one. 0 means unknown. A
 	// server that was emptied, or has lost its last transactions, may return a lower one than before.
 	Next(ctx context.Context) (uint64, error)
 	// Present returns which of the rows are in the outbox.
-	Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error)
+	Present(ctx context.Context, keys []Key) (map[Key]bool, error)
 	// Writers returns the open transactions that may have written into the outbox, for Settled.
 	Writers(ctx context.Context) (Writers, error)
 	// Settled returns the ranges that hold no row, neither a committed one nor one of an open transaction. since are the
@@ -71,9 +69,9 @@ type Conn interface {
 const PageBytes = 2 << 20
 
 // Full reports whether a Read without a skip ended at its bounds, so that more rows may follow.
-func Full(rows []outboxrow.Row, limit int) bool { return len(rows) >= limit || size(rows) >= PageBytes }
+func Full(rows []Row, limit int) bool { return len(rows) >= limit || size(rows) >= PageBytes }
 
-func size(rows []outboxrow.Row) (n int) {
+func size(rows []Row) (n int) {
 	for i := range rows {
 		n += rows[i].Size()
 	}

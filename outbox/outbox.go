@@ -10,7 +10,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/name"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
 
 // WaitTimeout is how long the server waits for a session of ours that sends nothing, before it ends the session.
@@ -55,13 +54,13 @@ func (c Config) Validate() error {
 // ValidateForm is Validate without the Driver, for callers that set the Driver later.
 func (c Config) ValidateForm() error {
 	c = c.WithDefaults()
-	if err := outboxrow.CheckTable(c.Table); err != nil {
+	if err := CheckTable(c.Table); err != nil {
 		return err
 	}
 	if err := name.CheckShown("outbox", c.Name); err != nil {
 		return err
 	}
-	within, _ := outboxrow.Split(c.Table)
+	within, _ := Split(c.Table)
 	switch {
 	case c.OnPostgreSQL() && within == "":
 		return fmt.Errorf("outbox table %q: name its schema too, as public.%s", c.Table, c.Table)

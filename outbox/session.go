@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 )
 
 // mysqlConn is the Conn of a session with MySQL or MariaDB.
@@ -84,7 +83,7 @@ const rangesAtOnce = 500
 
 // Read returns the first rows whose ids are in the ranges, as one snapshot. The ranges are in order. It examines at most
 // limit rows, and leaves out the ids in skip; nil skips none.
-func (s *mysqlConn) Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) (rows []outboxrow.Row, err error) {
+func (s *mysqlConn) Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) (rows []Row, err error) {
 	if len(in) == 0 {
 		return nil, nil
 	}
@@ -114,7 +113,7 @@ func (s *mysqlConn) IdentityNow(ctx context.Context) (string, error) {
 }
 
 // Delete deletes rows that were moved. Rows that got their ids later stay.
-func (s *mysqlConn) Delete(ctx context.Context, keys []outboxrow.Key) error {
+func (s *mysqlConn) Delete(ctx context.Context, keys []Key) error {
 	pairs := make([]string, len(keys))
 	for i, k := range keys {
 		pairs[i] = fmt.Sprintf("(%d, '%s')", k.ID, micros(k.Created))
@@ -125,7 +124,7 @@ func (s *mysqlConn) Delete(ctx context.Context, keys []outboxrow.Key) error {
 }
 
 // SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
-func (s *mysqlConn) SetAside(ctx context.Context, key outboxrow.Key, reason string) error {
+func (s *mysqlConn) SetAside(ctx context.Context, key Key, reason string) error {
 	if text := []rune(reason); len(text) > maxReason {
 		reason = string(text[:maxReason])
 	}
@@ -141,22 +140,22 @@ func (s *mysqlConn) Next(ctx context.Context) (uint64, error) {
 	if _, err := s.conn.ExecContext(ctx, freshSQL); err != nil {
 		return 0, s.outbox.wrap("ask for the next id of", err)
 	}
-	database, table := outboxrow.Split(s.outbox.table)
+	database, table := Split(s.outbox.table)
 	var next uint64
 	err := s.conn.QueryRowContext(ctx, nextSQL, database, table).Scan(&next)
 	return next, s.outbox.wrap("ask for the next id of", err)
 }
 
 // Present returns which of the rows are in the outbox.
-func (s *mysqlConn) Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error) {
+func (s *mysqlConn) Present(ctx context.Context, keys []Key) (map[Key]bool, error) {
 	found, err := s.conn.QueryContext(ctx, s.outbox.render(presentSQL, list(idsOf(keys))))
 	if err != nil {
 		return nil, s.outbox.wrap("look into", err)
 	}
 	defer func() { _ = found.Close() }()
-	present := make(map[outboxrow.Key]bool)
+	present := make(map[Key]bool)
 	for found.Next() {
-		var key outboxrow.Key
+		var key Key
 		var created string
 		if err := found.Scan(&key.ID, &created); err != nil {
 			return nil, err
@@ -218,7 +217,7 @@ func (s *mysqlConn) settled(ctx context.Context, statement string, in []Range) (
 	return false, s.outbox.wrap("look for open transactions in", err)
 }
 
-func idsOf(keys []outboxrow.Key) []uint64 {
+func idsOf(keys []Key) []uint64 {
 	ids := make([]uint64, len(keys))
 	for i, k := range keys {
 		ids[i] = k.ID

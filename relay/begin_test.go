@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -15,22 +14,22 @@ import (
 // settle lets a turn move what it can and close its gaps, until it has seen that no row is below an id, and notes what it
 // has found for other turns.
 func (s *shop) settle(below uint64) {
-	s.tb.Helper()
+	s.TB.Helper()
 	turn := s.turn()
 	turn.cfg.Whole, turn.cfg.GapAge = 10*time.Millisecond, time.Millisecond
-	end := s.run(func(ctx context.Context) { _ = turn.run(ctx) })
-	s.await("a turn to settle", func() bool { return turn.settled.Load() >= below })
+	end := s.Run(func(ctx context.Context) { _ = turn.run(ctx) })
+	s.Await("a turn to settle", func() bool { return turn.settled.Load() >= below })
 	end()
 	if got := turn.settled.Load(); got != below {
-		s.tb.Errorf("settled below %d, want %d", got, below)
+		s.TB.Errorf("settled below %d, want %d", got, below)
 	}
-	if err := turn.forget(s.tb.Context()); err != nil {
-		s.tb.Fatal(err)
+	if err := turn.forget(s.TB.Context()); err != nil {
+		s.TB.Fatal(err)
 	}
 }
 
 // patient are tasks whose notes are waited for as long as it takes.
-type patient struct{ seam.Mover }
+type patient struct{ Mover }
 
 func (p patient) SettledBelow(ctx context.Context, identity string) (uint64, error) {
 	return p.Mover.SettledBelow(context.WithoutCancel(ctx), identity)
@@ -42,19 +41,19 @@ func (p patient) NoteSettled(ctx context.Context, identity string, database int,
 
 // begins begins another turn, and returns the first id that it polls.
 func (s *shop) begins() (*turn, uint64) {
-	s.tb.Helper()
+	s.TB.Helper()
 	turn := s.turn()
 	turn.tasks = patient{turn.tasks}
-	if err := turn.begin(s.tb.Context()); err != nil {
-		s.tb.Fatal(err)
+	if err := turn.begin(s.TB.Context()); err != nil {
+		s.TB.Fatal(err)
 	}
 	return turn, turn.known.gaps()[0].First
 }
 
 // put writes a row with an id.
 func (s *shop) put(id int, lastError string) {
-	s.tb.Helper()
-	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms, last_error) VALUES (?, 'order.close', ?, 86400000, ?)", id, id, lastError)
+	s.TB.Helper()
+	s.Exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms, last_error) VALUES (?, 'order.close', ?, 86400000, ?)", id, id, lastError)
 }
 
 // A turn does not read over what was deleted long ago, but it leaves out no row that may still be there, or come.
@@ -67,7 +66,7 @@ func TestATurnBeginsWhereAnotherHasSettled(t *testing.T) {
 		"a gap is closed":                      {func(*shop) {}, 21},
 		"a transaction is open in it":          {func(s *shop) { s.hold(10) }, 10},
 		"a row was set aside":                  {func(s *shop) { s.put(10, "no room") }, 10},
-		"a row waits behind one set aside":     {func(s *shop) { s.put(10, ""); s.exec("UPDATE {outbox} SET biz_type = 'no.such' WHERE id = 10") }, 10},
+		"a row waits behind one set aside":     {func(s *shop) { s.put(10, ""); s.Exec("UPDATE {outbox} SET biz_type = 'no.such' WHERE id = 10") }, 10},
 		"a transaction is open behind the end": {func(s *shop) { s.hold(25) }, 21},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,21 +88,21 @@ func TestATurnBeginsWhereAnotherHasSettled(t *testing.T) {
 
 // hold writes a row in a transaction that stays open until the test ends.
 func (s *shop) hold(id int) {
-	s.tb.Helper()
+	s.TB.Helper()
 	s.keep(fmt.Sprintf("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (%d, 'order.close', 1, 1)", id))
 }
 
 // keep runs statements in a transaction that stays open until the test ends.
 func (s *shop) keep(statements ...string) *sql.Tx {
-	s.tb.Helper()
-	tx, err := s.db.Begin()
+	s.TB.Helper()
+	tx, err := s.DB.Begin()
 	if err != nil {
-		s.tb.Fatal(err)
+		s.TB.Fatal(err)
 	}
-	s.tb.Cleanup(func() { _ = tx.Rollback() })
+	s.TB.Cleanup(func() { _ = tx.Rollback() })
 	for _, statement := range statements {
-		if _, err := tx.Exec(s.fill(statement)); err != nil {
-			s.tb.Fatal(err)
+		if _, err := tx.Exec(s.Fill(statement)); err != nil {
+			s.TB.Fatal(err)
 		}
 	}
 	return tx
@@ -166,12 +165,12 @@ func TestATurnBeginsAtTheFirstIDIfIDsAreGivenAgain(t *testing.T) {
 				s.put(id, "")
 			}
 			s.settle(21)
-			s.exec(c.again)
+			s.Exec(c.again)
 			turn, first := s.begins()
 			if first != 0 {
 				t.Errorf("begins at %d", first)
 			}
-			if below, err := seam.MoverOf(s.client).SettledBelow(t.Context(), turn.session.Identity); c.void != (below == 0) || err != nil {
+			if below, err := seam.MoverOf(s.Client).SettledBelow(t.Context(), turn.session.Identity); c.void != (below == 0) || err != nil {
 				t.Errorf("settled below %d, %v", below, err)
 			}
 		})
@@ -186,7 +185,7 @@ func TestATurnBeginsAtTheFirstIDIfATransactionIsOpenBelow(t *testing.T) {
 		s.put(id, "")
 	}
 	s.settle(21)
-	s.exec("TRUNCATE TABLE {outbox}")
+	s.Exec("TRUNCATE TABLE {outbox}")
 	s.hold(7)
 	s.put(40, "")
 	if _, first := s.begins(); first != 0 {
@@ -200,14 +199,14 @@ func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 	s := newShop(t)
 	noteAs := func(database int, id uint64, anew bool) {
 		t.Helper()
-		if err := seam.MoverOf(s.client).NoteSettled(t.Context(), "one", database, id, anew); err != nil {
+		if err := seam.MoverOf(s.Client).NoteSettled(t.Context(), "one", database, id, anew); err != nil {
 			t.Fatal(err)
 		}
 	}
 	note := func(database int, id uint64) { noteAs(database, id, false) }
 	want := func(identity string, below uint64) {
 		t.Helper()
-		if got, err := seam.MoverOf(s.client).SettledBelow(t.Context(), identity); got != below || err != nil {
+		if got, err := seam.MoverOf(s.Client).SettledBelow(t.Context(), identity); got != below || err != nil {
 			t.Errorf("%s: settled below %d, %v, want %d", identity, got, err, below)
 		}
 	}
@@ -218,12 +217,12 @@ func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 	note(1, 8)
 	want("one", 7)
 	want("two", 0)
-	none := func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error) { return nil, nil }
-	for database := range s.cfg.Layout.Databases {
-		if err := seam.MoverOf(s.client).Upkeep(t.Context(), "one", database, none); err != nil {
+	none := func(context.Context, []outbox.Key) (map[outbox.Key]bool, error) { return nil, nil }
+	for database := range s.Config.Layout.Databases {
+		if err := seam.MoverOf(s.Client).Upkeep(t.Context(), "one", database, none); err != nil {
 			t.Fatal(err)
 		}
-		if n := s.number("SELECT COUNT(*) FROM " + s.cfg.Layout.Database(database) + ".relayed WHERE gone IS NULL"); n != 1 {
+		if n := s.Number("SELECT COUNT(*) FROM " + s.Config.Layout.Database(database) + ".relayed WHERE gone IS NULL"); n != 1 {
 			t.Errorf("%d notes", n)
 		}
 	}
@@ -240,7 +239,7 @@ func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 func TestANoteOfTheUpkeepDoesNotOutlastAVoid(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	session, err := s.outbox().Session(t.Context())
+	session, err := s.Outbox().Session(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,8 +248,8 @@ func TestANoteOfTheUpkeepDoesNotOutlastAVoid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tasks := &slowNotes{Mover: patient{seam.MoverOf(s.client)}}
-	l := &line{Relay: r, outbox: s.outbox(), tasks: tasks, gauges: r.metrics.of("shop")}
+	tasks := &slowNotes{Mover: patient{seam.MoverOf(s.Client)}}
+	l := &line{Relay: r, outbox: s.Outbox(), tasks: tasks, gauges: r.metrics.of("shop")}
 	turn := newTurn(l, session)
 	l.settled.Store(100)
 	l.anew.Store(true)
@@ -261,9 +260,9 @@ func TestANoteOfTheUpkeepDoesNotOutlastAVoid(t *testing.T) {
 	if below, err := tasks.SettledBelow(t.Context(), session.Identity); err != nil || below != 0 {
 		t.Errorf("settled below %d, %v", below, err)
 	}
-	for database := range s.cfg.Layout.Databases {
-		if n := s.number("SELECT COUNT(*) FROM "+s.cfg.Layout.Database(database)+".relayed WHERE outbox = ? AND id = 100 AND NOT EXISTS (SELECT 1 FROM "+
-			s.cfg.Layout.Database(database)+".relayed AS void WHERE void.outbox = ? AND void.id = 0)", session.Identity+" settled", session.Identity+" settled"); n != 0 {
+	for database := range s.Config.Layout.Databases {
+		if n := s.Number("SELECT COUNT(*) FROM "+s.Config.Layout.Database(database)+".relayed WHERE outbox = ? AND id = 100 AND NOT EXISTS (SELECT 1 FROM "+
+			s.Config.Layout.Database(database)+".relayed AS void WHERE void.outbox = ? AND void.id = 0)", session.Identity+" settled", session.Identity+" settled"); n != 0 {
 			t.Errorf("database %d notes the id, and not that it is void", database)
 		}
 	}
@@ -271,7 +270,7 @@ func TestANoteOfTheUpkeepDoesNotOutlastAVoid(t *testing.T) {
 
 // slowNotes calls before once, when the upkeep is about to note an id.
 type slowNotes struct {
-	seam.Mover
+	Mover
 	before func()
 }
 
@@ -289,7 +288,7 @@ func TestATurnBeginsWithoutTheDatabasesOfTheTasks(t *testing.T) {
 	s := newShop(t)
 	s.put(1, "")
 	turn := s.turn()
-	turn.tasks = silent{seam.MoverOf(s.client)}
+	turn.tasks = silent{seam.MoverOf(s.Client)}
 	if err := turn.begin(t.Context()); err != nil || len(turn.known) > 0 {
 		t.Error(turn.known, err)
 	}
@@ -299,7 +298,7 @@ func TestATurnBeginsWithoutTheDatabasesOfTheTasks(t *testing.T) {
 }
 
 // silent answers no question.
-type silent struct{ seam.Mover }
+type silent struct{ Mover }
 
 func (silent) SettledBelow(ctx context.Context, _ string) (uint64, error) {
 	<-ctx.Done()

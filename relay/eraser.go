@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -19,7 +18,7 @@ type eraser struct {
 
 // erased is a delete that has ended.
 type erased struct {
-	keys []outboxrow.Key
+	keys []outbox.Key
 	err  error
 }
 
@@ -51,7 +50,7 @@ func (t *turn) cleared(got erased) error {
 }
 
 // erase deletes rows.
-func (t *turn) erase(ctx context.Context, keys []outboxrow.Key) (err error) {
+func (t *turn) erase(ctx context.Context, keys []outbox.Key) (err error) {
 	e := &t.eraser
 	if e.session != nil && time.Since(e.used) > idleFor {
 		e.session.Close()

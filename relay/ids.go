@@ -70,17 +70,7 @@ func (s *ids) addNear(id uint64, bridge ids) {
 }
 
 // join joins ranges between which all ids are in bridge.
-func (s *ids) join(bridge ids) {
-	joined := (*s)[:0]
-	for _, r := range *s {
-		if n := len(joined); n > 0 && bridge.covers(outbox.Range{First: joined[n-1].Last + 1, Last: r.First - 1}) {
-			joined[n-1].Last = r.Last
-			continue
-		}
-		joined = append(joined, r)
-	}
-	*s = joined
-}
+func (s *ids) join(bridge ids) { *s = s.joined(bridge, math.MaxUint64) }
 
 // remove takes ids out.
 func (s *ids) remove(r outbox.Range) {

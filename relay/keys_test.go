@@ -11,19 +11,19 @@ func TestHeadersAndKeysGoThroughTheOutbox(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.relay(s.config())
-	s.in(func(tx *sql.Tx) error {
-		if _, err := s.client.AddTx(t.Context(), tx, closeOrder.NewKey("ord_1", "library", tocsin.In(day)).Header("tenant", "ü 🔔")); err != nil {
+	s.In(func(tx *sql.Tx) error {
+		if _, err := s.Client.AddTx(t.Context(), tx, closeOrder.NewKey("ord_1", "library", tocsin.In(day)).Header("tenant", "ü 🔔")); err != nil {
 			return err
 		}
-		_, err := s.client.AddTx(t.Context(), tx, closeOrder.New(tocsin.KeyID("ord_1"), "number", tocsin.In(day)).Header("a", "b"))
+		_, err := s.Client.AddTx(t.Context(), tx, closeOrder.New(tocsin.KeyID("ord_1"), "number", tocsin.In(day)).Header("a", "b"))
 		return err
 	})
-	s.exec(`INSERT INTO {outbox} (biz_type, biz_key, delay_ms, headers, attribute) VALUES ('order.close', 'ord_1', 86400000, '{ "z": "1", "a": "<2>" }', 'sql')`)
-	s.exec(`INSERT INTO {outbox} (op, biz_type, biz_key, delay_ms) VALUES ('reschedule', 'order.close', 'ord_1', 90000000)`)
+	s.Exec(`INSERT INTO {outbox} (biz_type, biz_key, delay_ms, headers, attribute) VALUES ('order.close', 'ord_1', 86400000, '{ "z": "1", "a": "<2>" }', 'sql')`)
+	s.Exec(`INSERT INTO {outbox} (op, biz_type, biz_key, delay_ms) VALUES ('reschedule', 'order.close', 'ord_1', 90000000)`)
 	var infos []tocsin.Info
-	s.await("three tasks, two of them rescheduled", func() bool {
+	s.Await("three tasks, two of them rescheduled", func() bool {
 		var err error
-		if infos, err = s.client.ListKey(t.Context(), "ord_1"); err != nil {
+		if infos, err = s.Client.ListKey(t.Context(), "ord_1"); err != nil {
 			t.Fatal(err)
 		}
 		return len(infos) == 2 && infos[0].Version+infos[1].Version == 2
@@ -34,42 +34,42 @@ func TestHeadersAndKeysGoThroughTheOutbox(t *testing.T) {
 	if infos[0].Headers != `{"tenant":"ü 🔔"}` || infos[0].BizKey != "ord_1" || infos[1].Payload != "sql" || infos[1].Headers != `{"a":"<2>","z":"1"}` {
 		t.Errorf("%+v", infos)
 	}
-	numbers, err := s.client.List(t.Context(), tocsin.KeyID("ord_1"))
+	numbers, err := s.Client.List(t.Context(), tocsin.KeyID("ord_1"))
 	if err != nil || len(numbers) != 1 || numbers[0].Header("a") != "b" || numbers[0].Version != 0 {
 		t.Errorf("%+v, %v", numbers, err)
 	}
-	s.in(func(tx *sql.Tx) error {
-		done, err := s.client.CancelTx(t.Context(), tx, closeOrder.OfKey("ord_1"))
+	s.In(func(tx *sql.Tx) error {
+		done, err := s.Client.CancelTx(t.Context(), tx, closeOrder.OfKey("ord_1"))
 		if !done.Relayed {
 			t.Errorf("%+v", done)
 		}
 		return err
 	})
-	s.await("the tasks of the key to be cancelled", func() bool {
-		infos, err := s.client.ListKey(t.Context(), "ord_1")
+	s.Await("the tasks of the key to be cancelled", func() bool {
+		infos, err := s.Client.ListKey(t.Context(), "ord_1")
 		return err == nil && infos[0].Status == tocsin.Cancelled && infos[1].Status == tocsin.Cancelled
 	})
-	s.want(tocsin.KeyID("ord_1"), "number pending")
-	s.rows(0)
+	s.Want(tocsin.KeyID("ord_1"), "number pending")
+	s.Rows(0)
 }
 
 func TestTheVersionOfAPayloadGoesThroughTheOutbox(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.relay(s.config())
-	s.in(func(tx *sql.Tx) error {
-		_, err := s.client.AddTx(t.Context(), tx, closeOrder.Version(3).New(1, "library", tocsin.In(day)).Header("a", "b"))
+	s.In(func(tx *sql.Tx) error {
+		_, err := s.Client.AddTx(t.Context(), tx, closeOrder.Version(3).New(1, "library", tocsin.In(day)).Header("a", "b"))
 		return err
 	})
-	s.exec(`INSERT INTO {outbox} (biz_type, biz_id, delay_ms, headers, attribute) VALUES ('order.close', 2, 86400000, '{ "_payload_version": "4" }', 'sql')`)
-	s.exec(`INSERT INTO {outbox} (biz_type, biz_id, delay_ms, headers, attribute) VALUES ('order.close', 3, 86400000, '{"_payload_version":"four"}', 'bad')`)
-	s.want(1, "library pending")
-	s.want(2, "sql pending")
-	s.await("the row with a bad version to be set aside", func() bool {
-		return s.number("SELECT COUNT(*) FROM {outbox} WHERE biz_id = 3 AND last_error LIKE '_payload_version among the headers is not a whole number%'") == 1
+	s.Exec(`INSERT INTO {outbox} (biz_type, biz_id, delay_ms, headers, attribute) VALUES ('order.close', 2, 86400000, '{ "_payload_version": "4" }', 'sql')`)
+	s.Exec(`INSERT INTO {outbox} (biz_type, biz_id, delay_ms, headers, attribute) VALUES ('order.close', 3, 86400000, '{"_payload_version":"four"}', 'bad')`)
+	s.Want(1, "library pending")
+	s.Want(2, "sql pending")
+	s.Await("the row with a bad version to be set aside", func() bool {
+		return s.Number("SELECT COUNT(*) FROM {outbox} WHERE biz_id = 3 AND last_error LIKE '_payload_version among the headers is not a whole number%'") == 1
 	})
 	for bizID, want := range map[uint64]tocsin.Info{1: {PayloadVersion: 3, Headers: `{"a":"b"}`}, 2: {PayloadVersion: 4}} {
-		infos, err := s.client.List(t.Context(), bizID)
+		infos, err := s.Client.List(t.Context(), bizID)
 		if err != nil || infos[0].PayloadVersion != want.PayloadVersion || infos[0].Headers != want.Headers {
 			t.Errorf("%+v, %v", infos, err)
 		}
@@ -81,7 +81,7 @@ func TestBadHeadersAndKeysOfPlainSQLAreSetAside(t *testing.T) {
 	s := newShop(t)
 	s.relay(s.config())
 	stray := func(bizID uint64, key, headers []byte, dedup any) {
-		s.exec("INSERT INTO {outbox} (biz_type, biz_id, biz_key, delay_ms, headers, dedup_key) VALUES ('order.close', ?, ?, 86400000, ?, ?)", bizID, key, headers, dedup)
+		s.Exec("INSERT INTO {outbox} (biz_type, biz_id, biz_key, delay_ms, headers, dedup_key) VALUES ('order.close', ?, ?, 86400000, ?, ?)", bizID, key, headers, dedup)
 	}
 	stray(1, []byte{}, []byte(`{"a":1}`), nil)
 	stray(2, []byte{}, []byte(`{"a b":"1"}`), nil)
@@ -94,10 +94,10 @@ func TestBadHeadersAndKeysOfPlainSQLAreSetAside(t *testing.T) {
 		"no UTF-8":    "biz_id = 0 AND last_error LIKE 'biz_key %is not UTF-8'",
 	}
 	for what, where := range want {
-		s.await(what+" to be set aside", func() bool { return s.number("SELECT COUNT(*) FROM {outbox} WHERE "+where) == 1 })
+		s.Await(what+" to be set aside", func() bool { return s.Number("SELECT COUNT(*) FROM {outbox} WHERE "+where) == 1 })
 	}
 	for name, values := range map[string]string{"both": "5, 'k'", "neither": "0, ''"} {
-		if _, err := s.db.Exec(s.fill("INSERT INTO {outbox} (op, biz_type, biz_id, biz_key) VALUES ('cancel', 'order.close', " + values + ")")); err == nil {
+		if _, err := s.DB.Exec(s.Fill("INSERT INTO {outbox} (op, biz_type, biz_id, biz_key) VALUES ('cancel', 'order.close', " + values + ")")); err == nil {
 			t.Errorf("the server takes a row with %s", name)
 		}
 	}
@@ -108,13 +108,13 @@ func TestACollisionOfKeysIsSetAsideAndHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := tocsin.KeyID("ord_1")
-	first, err := s.client.Add(t.Context(), closeOrder.NewKey("ord_1", "x", tocsin.In(day)).Dedup("d"))
+	first, err := s.Client.Add(t.Context(), closeOrder.NewKey("ord_1", "x", tocsin.In(day)).Dedup("d"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.exec("UPDATE "+s.cfg.Layout.Table(first.JobID.Table())+" SET biz_key = 'evil' WHERE job_id = ?", uint64(first.JobID))
-	s.in(func(tx *sql.Tx) error {
-		_, err := s.client.AddManyTx(t.Context(), tx, []tocsin.NewTask{
+	s.Exec("UPDATE "+s.Config.Layout.Table(first.JobID.Table())+" SET biz_key = 'evil' WHERE job_id = ?", uint64(first.JobID))
+	s.In(func(tx *sql.Tx) error {
+		_, err := s.Client.AddManyTx(t.Context(), tx, []tocsin.NewTask{
 			closeOrder.NewKey("ord_1", "mine", tocsin.In(day)).Dedup("d"),
 			closeOrder.New(s.beside(id), "other", tocsin.In(day)).Dedup("d"),
 			closeOrder.New(s.beside(id)+1, "other", tocsin.In(day)),
@@ -122,32 +122,23 @@ func TestACollisionOfKeysIsSetAsideAndHoldsUpNoOther(t *testing.T) {
 		return err
 	})
 	s.relay(s.config())
-	s.want(s.beside(id), "other pending")
-	s.await("the collision to be set aside", func() bool {
-		return s.number("SELECT COUNT(*) FROM {outbox} WHERE last_error LIKE '%is that of key \"ord_1\" and of key \"evil\"%'") == 1
+	s.Want(s.beside(id), "other pending")
+	s.Await("the collision to be set aside", func() bool {
+		return s.Number("SELECT COUNT(*) FROM {outbox} WHERE last_error LIKE '%is that of key \"ord_1\" and of key \"evil\"%'") == 1
 	})
-	if n, err := s.outbox().Retry(t.Context(), nil, true); n != 1 || err != nil {
+	if n, err := s.Outbox().Retry(t.Context(), nil, true); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	s.await("it to be set aside again", func() bool {
-		return s.number("SELECT COUNT(*) FROM {outbox} WHERE attempts = 2") == 1
+	s.Await("it to be set aside again", func() bool {
+		return s.Number("SELECT COUNT(*) FROM {outbox} WHERE attempts = 2") == 1
 	})
-	s.exec("UPDATE "+s.cfg.Layout.Table(first.JobID.Table())+" SET dedup_key = NULL WHERE job_id = ?", uint64(first.JobID))
-	if n, err := s.outbox().Retry(t.Context(), nil, true); n != 1 || err != nil {
+	s.Exec("UPDATE "+s.Config.Layout.Table(first.JobID.Table())+" SET dedup_key = NULL WHERE job_id = ?", uint64(first.JobID))
+	if n, err := s.Outbox().Retry(t.Context(), nil, true); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	s.await("the task to be moved once nothing is in its way", func() bool {
-		infos, err := s.client.ListKey(t.Context(), "ord_1")
+	s.Await("the task to be moved once nothing is in its way", func() bool {
+		infos, err := s.Client.ListKey(t.Context(), "ord_1")
 		return err == nil && len(infos) == 1 && infos[0].Payload == "mine"
 	})
-	s.rows(0)
-}
-
-// beside returns another biz_id of the same table.
-func (s *shop) beside(id uint64) uint64 {
-	for other := uint64(1); ; other++ {
-		if s.cfg.Layout.TableOf(other) == s.cfg.Layout.TableOf(id) {
-			return other
-		}
-	}
+	s.Rows(0)
 }

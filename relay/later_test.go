@@ -13,7 +13,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -22,16 +21,16 @@ import (
 func TestARowThatMeetsADeliveryWaitsForTheShareOfTheTime(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.add(1, "x", tocsin.In(day))
-	s.add(2, "y", tocsin.In(day))
+	s.Add(1, "x", tocsin.In(day))
+	s.Add(2, "y", tocsin.In(day))
 	turn := s.turn()
 	turn.cfg.Whole = time.Hour
 	turn.polls(s)
 	meet := func(bizID uint64) {
-		l := turn.lanes[s.cfg.Layout.DatabaseOf(s.cfg.Layout.TableOf(bizID))]
+		l := turn.lanes[s.Config.Layout.DatabaseOf(s.Config.Layout.TableOf(bizID))]
 		l.flight = l.next()
 		turn.flying++
-		turn.settle(landing{l, []outboxrow.Result{{Fate: outboxrow.InDelivery}, {Fate: outboxrow.InDelivery}}[:len(l.flight)]})
+		turn.settle(landing{l, []outbox.Result{{Fate: outbox.InDelivery}, {Fate: outbox.InDelivery}}[:len(l.flight)]})
 	}
 	meet(1)
 	if wait := time.Until(turn.nextAside); wait > laterPause {
@@ -57,7 +56,7 @@ func TestARowThatMeetsADeliveryIsTriedLessAndLessOften(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for id := uint64(1); id <= 2; id++ {
-		s.add(s.bizOn(0, 10*id), "x", tocsin.In(day))
+		s.Add(s.bizOn(0, 10*id), "x", tocsin.In(day))
 	}
 	turn := s.turn()
 	turn.cfg.Whole = time.Hour
@@ -66,7 +65,7 @@ func TestARowThatMeetsADeliveryIsTriedLessAndLessOften(t *testing.T) {
 	meet := func() {
 		l.flight = l.next()
 		turn.flying++
-		turn.settle(landing{l, []outboxrow.Result{{Fate: outboxrow.InDelivery}, {Fate: outboxrow.InDelivery}}[:len(l.flight)]})
+		turn.settle(landing{l, []outbox.Result{{Fate: outbox.InDelivery}, {Fate: outbox.InDelivery}}[:len(l.flight)]})
 	}
 	meet()
 	if turn.nextAside.IsZero() || len(turn.met) != 2 {
@@ -97,29 +96,29 @@ func TestARowThatMeetsADeliveryIsTriedLessAndLessOften(t *testing.T) {
 
 // contended fails the first flight as if a table were locked for a moment.
 type contended struct {
-	seam.Mover
+	Mover
 	failed atomic.Int64
 }
 
-func (c *contended) Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result {
+func (c *contended) Move(ctx context.Context, identity string, rows []outbox.Row) []outbox.Result {
 	results := c.Mover.Move(ctx, identity, rows[1:])
 	if c.failed.Add(1) > 1 {
 		return append(c.Mover.Move(ctx, identity, rows[:1]), results...)
 	}
-	return append([]outboxrow.Result{{Fate: outboxrow.Failed, Err: &mysql.MySQLError{Number: 1205}}}, results...)
+	return append([]outbox.Result{{Fate: outbox.Failed, Err: &mysql.MySQLError{Number: 1205}}}, results...)
 }
 
 // A lock of a moment holds a row up for a second, not until all ids are read again.
 func TestARowThatMeetsALockIsTriedAgainSoon(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.add(1, "x", tocsin.In(day))
+	s.Add(1, "x", tocsin.In(day))
 	turn := s.turn()
 	turn.cfg.Whole = time.Hour
-	turn.tasks = &contended{Mover: seam.MoverOf(s.client)}
-	s.run(func(ctx context.Context) { _ = turn.run(ctx) })
-	s.want(1, "x pending")
-	s.rows(0)
+	turn.tasks = &contended{Mover: seam.MoverOf(s.Client)}
+	s.Run(func(ctx context.Context) { _ = turn.run(ctx) })
+	s.Want(1, "x pending")
+	s.Rows(0)
 }
 
 // A reschedule that meets a delivery is tried again and again, and raises the version of other tasks once.
@@ -131,29 +130,29 @@ func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
 			s := newShop(t)
 			s.strict()
 			s.relay(s.config())
-			s.add(1, "a", tocsin.In(day))
-			s.want(1, "a pending")
-			table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(1))
-			s.exec("UPDATE " + table + " SET status = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR, claimed_by = 'node'")
-			s.add(1, "b", tocsin.In(day))
-			s.want(1, "a claimed, b pending")
-			s.reschedule(1, when)
+			s.Add(1, "a", tocsin.In(day))
+			s.Want(1, "a pending")
+			table := s.Config.Layout.Table(s.Config.Layout.TableOf(1))
+			s.Exec("UPDATE " + table + " SET status = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR, claimed_by = 'node'")
+			s.Add(1, "b", tocsin.In(day))
+			s.Want(1, "a claimed, b pending")
+			s.Reschedule(1, when)
 			version := func(payload string) int {
-				return s.number("SELECT version FROM "+table+" WHERE attribute = ?", payload)
+				return s.Number("SELECT version FROM "+table+" WHERE attribute = ?", payload)
 			}
-			s.await("b to be rescheduled", func() bool { return version("b") == 1 })
-			rows, err := s.outbox().List(t.Context(), 0, 10, false)
+			s.Await("b to be rescheduled", func() bool { return version("b") == 1 })
+			rows, err := s.Outbox().List(t.Context(), 0, 10, false)
 			if err != nil || len(rows) != 1 {
 				t.Fatal(rows, err)
 			}
 			rows[0].Again = true
 			for range 3 {
-				if got := seam.MoverOf(s.client).Move(t.Context(), s.identity(), rows); got[0].Fate != outboxrow.InDelivery {
+				if got := seam.MoverOf(s.Client).Move(t.Context(), s.identity(), rows); got[0].Fate != outbox.InDelivery {
 					t.Fatalf("%+v", got)
 				}
 			}
-			s.exec("UPDATE " + table + " SET status = 0, claimed_by = '' WHERE status = 1")
-			s.rows(0)
+			s.Exec("UPDATE " + table + " SET status = 0, claimed_by = '' WHERE status = 1")
+			s.Rows(0)
 			if a, b := version("a"), version("b"); a != 1 || b != 1 {
 				t.Errorf("versions %d and %d, want 1", a, b)
 			}
@@ -165,31 +164,31 @@ func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
 func TestAnAddBehindOneThatTheServerRefusesWaits(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(1))
-	s.exec("ALTER TABLE " + table + " ADD CONSTRAINT only_good CHECK (attribute <> 'bad')")
+	table := s.Config.Layout.Table(s.Config.Layout.TableOf(1))
+	s.Exec("ALTER TABLE " + table + " ADD CONSTRAINT only_good CHECK (attribute <> 'bad')")
 	for _, payload := range []string{"good", "bad", "behind", "behind too"} {
-		s.add(1, payload, tocsin.In(day))
+		s.Add(1, payload, tocsin.In(day))
 	}
-	s.add(2, "other", tocsin.In(day))
+	s.Add(2, "other", tocsin.In(day))
 	other := uint64(3)
-	for s.cfg.Layout.TableOf(other) != s.cfg.Layout.TableOf(1) {
+	for s.Config.Layout.TableOf(other) != s.Config.Layout.TableOf(1) {
 		other++
 	}
-	s.add(other, "beside", tocsin.In(day))
+	s.Add(other, "beside", tocsin.In(day))
 	s.relay(s.config())
-	s.want(other, "beside pending")
-	s.want(2, "other pending")
-	s.await("the row to be set aside", func() bool { return s.number("SELECT COUNT(*) FROM {outbox} WHERE last_error <> ''") == 1 })
-	s.rows(3)
-	if got := s.tasks(1); got != "good pending" {
+	s.Want(other, "beside pending")
+	s.Want(2, "other pending")
+	s.Await("the row to be set aside", func() bool { return s.Number("SELECT COUNT(*) FROM {outbox} WHERE last_error <> ''") == 1 })
+	s.Rows(3)
+	if got := s.Tasks(1); got != "good pending" {
 		t.Errorf("stored: %s", got)
 	}
-	s.exec("ALTER TABLE " + table + " DROP CONSTRAINT only_good")
-	if n, err := s.outbox().Retry(t.Context(), nil, true); n != 1 || err != nil {
+	s.Exec("ALTER TABLE " + table + " DROP CONSTRAINT only_good")
+	if n, err := s.Outbox().Retry(t.Context(), nil, true); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	s.rows(0)
-	if got := s.number("SELECT COUNT(*) FROM " + table + " WHERE biz_id = 1"); got != 4 {
+	s.Rows(0)
+	if got := s.Number("SELECT COUNT(*) FROM " + table + " WHERE biz_id = 1"); got != 4 {
 		t.Errorf("%d tasks", got)
 	}
 }
@@ -198,8 +197,8 @@ func TestAnAddBehindOneThatTheServerRefusesWaits(t *testing.T) {
 func TestTheRelayOfACopySaysWhoHasTheLock(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.exec("CREATE DATABASE {prefix}_copy")
-	s.exec("CREATE TABLE {prefix}_copy.tocsin_outbox LIKE {outbox}")
+	s.Exec("CREATE DATABASE {prefix}_copy")
+	s.Exec("CREATE TABLE {prefix}_copy.tocsin_outbox LIKE {outbox}")
 	var log, other devtest.Log
 	cfg := s.config()
 	cfg.Logger = log.Logger()
@@ -207,10 +206,10 @@ func TestTheRelayOfACopySaysWhoHasTheLock(t *testing.T) {
 	log.Await(t, "outbox is relayed by this process")
 	cfg = s.config()
 	cfg.Logger = other.Logger()
-	cfg.Outboxes[0] = outbox.Config{Name: "copy", DSN: devtest.DSN(t), Table: s.cfg.Layout.Prefix + "_copy.tocsin_outbox"}
+	cfg.Outboxes[0] = outbox.Config{Name: "copy", DSN: devtest.DSN(t), Table: s.Config.Layout.Prefix + "_copy.tocsin_outbox"}
 	s.relay(cfg)
 	line := other.Await(t, "outbox can't be relayed: its rows wait")
-	want := fmt.Sprintf("connection %d relays it", s.number("SELECT IS_USED_LOCK(?)", outbox.LockName(s.identity())))
+	want := fmt.Sprintf("connection %d relays it", s.Number("SELECT IS_USED_LOCK(?)", outbox.LockName(s.identity())))
 	if text := fmt.Sprint(line["error"]); !strings.Contains(text, want) || !strings.Contains(text, "_copy.tocsin_outbox") {
 		t.Errorf("says %q, want %q", text, want)
 	}
@@ -221,25 +220,25 @@ func TestARowBeforeOneThatWasSetAsideIsMoved(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for i, why := range []string{"", "no room", ""} {
-		s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms, attribute, last_error) VALUES (?, 'order.close', 1, 86400000, ?, ?)", i+1, string(rune('a'+i)), why)
+		s.Exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms, attribute, last_error) VALUES (?, 'order.close', 1, 86400000, ?, ?)", i+1, string(rune('a'+i)), why)
 	}
 	s.relay(s.config())
-	s.want(1, "a pending")
-	s.rows(2)
-	if _, err := s.outbox().Retry(t.Context(), nil, true); err != nil {
+	s.Want(1, "a pending")
+	s.Rows(2)
+	if _, err := s.Outbox().Retry(t.Context(), nil, true); err != nil {
 		t.Fatal(err)
 	}
-	s.want(1, "a pending, b pending, c pending")
-	s.rows(0)
+	s.Want(1, "a pending, b pending, c pending")
+	s.Rows(0)
 }
 
 // watchWaits counts how often a statement on the tasks is seen to wait for a lock, until the function that it returns is called.
 func (s *shop) watchWaits() (watched func() int) {
-	s.tb.Helper()
+	s.TB.Helper()
 	waits := 0
-	end := s.run(func(ctx context.Context) {
+	end := s.Run(func(ctx context.Context) {
 		for ; ctx.Err() == nil; time.Sleep(150 * time.Millisecond) { // the server renews the table if nobody has read it for 100 ms
-			waits += s.number("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND INSTR(trx_query, ?)", s.cfg.Layout.Prefix)
+			waits += s.Number("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND INSTR(trx_query, ?)", s.Config.Layout.Prefix)
 		}
 	})
 	return func() int { end(); return waits }
@@ -250,26 +249,23 @@ func TestAnAddThatHasMetALockHoldsUpNoOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	there := closeOrder.New(1, "x", tocsin.In(day)).Dedup("key")
-	if _, err := s.client.Add(t.Context(), there); err != nil {
+	if _, err := s.Client.Add(t.Context(), there); err != nil {
 		t.Fatal(err)
 	}
-	beside := uint64(2)
-	for s.cfg.Layout.TableOf(beside) != s.cfg.Layout.TableOf(1) {
-		beside++
-	}
-	table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(1))
+	beside := s.beside(1)
+	table := s.Config.Layout.Table(s.Config.Layout.TableOf(1))
 	tx := s.keep("SELECT job_id FROM " + table + " FORCE INDEX (uk_biz) WHERE biz_id = 1 AND biz_type = 7 AND dedup_key = 'key' FOR UPDATE")
-	s.in(func(tx *sql.Tx) error { _, err := s.client.AddTx(t.Context(), tx, there); return err })
-	s.add(1, "behind", tocsin.In(day))
-	s.add(beside, "beside", tocsin.In(day))
-	rows, err := s.outbox().List(t.Context(), 0, 10, false)
+	s.In(func(tx *sql.Tx) error { _, err := s.Client.AddTx(t.Context(), tx, there); return err })
+	s.Add(1, "behind", tocsin.In(day))
+	s.Add(beside, "beside", tocsin.In(day))
+	rows, err := s.Outbox().List(t.Context(), 0, 10, false)
 	if err != nil || len(rows) != 3 {
 		t.Fatal(rows, err)
 	}
 	rows[0].Locked, rows[1].Locked, rows[2].Locked = true, true, true
 	watched := s.watchWaits()
-	results := seam.MoverOf(s.client).Move(t.Context(), s.identity(), rows)
-	for i, fate := range []outboxrow.Fate{outboxrow.Failed, outboxrow.Failed, outboxrow.Moved} {
+	results := seam.MoverOf(s.Client).Move(t.Context(), s.identity(), rows)
+	for i, fate := range []outbox.Fate{outbox.Failed, outbox.Failed, outbox.Moved} {
 		if results[i].Fate != fate {
 			t.Errorf("row %d: %+v, want %d", i, results[i], fate)
 		}
@@ -281,9 +277,9 @@ func TestAnAddThatHasMetALockHoldsUpNoOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.relay(s.config())
-	s.rows(0)
-	s.want(1, "x pending, behind pending")
-	s.want(beside, "beside pending")
+	s.Rows(0)
+	s.Want(1, "x pending, behind pending")
+	s.Want(beside, "beside pending")
 }
 
 // A cancel that meets a lock on its task does not wait for it: other rows of its database would wait, too.
@@ -294,22 +290,22 @@ func TestAChangeThatMeetsALockIsNotWaitedFor(t *testing.T) {
 	other := s.bizOn(0, held+1)
 	added := s.bizOn(0, other+1)
 	for _, id := range []uint64{held, other} {
-		if _, err := s.client.Add(t.Context(), closeOrder.New(id, "x", tocsin.In(day))); err != nil {
+		if _, err := s.Client.Add(t.Context(), closeOrder.New(id, "x", tocsin.In(day))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	table := s.cfg.Layout.Table(s.cfg.Layout.TableOf(held))
+	table := s.Config.Layout.Table(s.Config.Layout.TableOf(held))
 	tx := s.keep(fmt.Sprintf("SELECT job_id FROM %s WHERE biz_id = %d FOR UPDATE", table, held))
-	s.cancel(held)
-	s.cancel(other)
-	s.add(added, "new", tocsin.In(day))
-	rows, err := s.outbox().List(t.Context(), 0, 10, false)
+	s.Cancel(held)
+	s.Cancel(other)
+	s.Add(added, "new", tocsin.In(day))
+	rows, err := s.Outbox().List(t.Context(), 0, 10, false)
 	if err != nil || len(rows) != 3 {
 		t.Fatal(rows, err)
 	}
 	watched := s.watchWaits()
-	results := seam.MoverOf(s.client).Move(t.Context(), s.identity(), rows)
-	for i, fate := range []outboxrow.Fate{outboxrow.Failed, outboxrow.Moved, outboxrow.Moved} {
+	results := seam.MoverOf(s.Client).Move(t.Context(), s.identity(), rows)
+	for i, fate := range []outbox.Fate{outbox.Failed, outbox.Moved, outbox.Moved} {
 		if results[i].Fate != fate {
 			t.Errorf("row %d: %+v, want %d", i, results[i], fate)
 		}
@@ -321,8 +317,8 @@ func TestAChangeThatMeetsALockIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.relay(s.config())
-	s.rows(0)
+	s.Rows(0)
 	for id, want := range map[uint64]string{held: "x cancelled", other: "x cancelled", added: "new pending"} {
-		s.want(id, want)
+		s.Want(id, want)
 	}
 }

@@ -33,23 +33,23 @@ func scaled[T any](short, long T) T {
 
 // adds writes n rows, five of each biz_id, numbered in the order of their ids.
 func (s *shop) adds(n int) {
-	s.tb.Helper()
+	s.TB.Helper()
 	const atOnce = 1000
 	for from := 0; from < n; from += atOnce {
 		var rows []string
 		for i := from; i < min(from+atOnce, n); i++ {
 			rows = append(rows, fmt.Sprintf("('order.close', %d, 86400000, '%d')", 1+i%(n/5), i))
 		}
-		s.exec("INSERT INTO {outbox} (biz_type, biz_id, delay_ms, attribute) VALUES " + strings.Join(rows, ","))
+		s.Exec("INSERT INTO {outbox} (biz_type, biz_id, delay_ms, attribute) VALUES " + strings.Join(rows, ","))
 	}
 }
 
 // disorder counts tasks that were stored before an earlier one of their biz_id.
 func (s *shop) disorder() (n int) {
-	s.tb.Helper()
-	for table := range s.cfg.Layout.Total() {
-		n += s.number("SELECT COUNT(*) FROM (SELECT attribute + 0 AS n, LAG(attribute + 0) OVER (PARTITION BY biz_id ORDER BY job_id) AS former FROM " +
-			s.cfg.Layout.Table(table) + ") AS pairs WHERE former > n")
+	s.TB.Helper()
+	for table := range s.Config.Layout.Total() {
+		n += s.Number("SELECT COUNT(*) FROM (SELECT attribute + 0 AS n, LAG(attribute + 0) OVER (PARTITION BY biz_id ORDER BY job_id) AS former FROM " +
+			s.Config.Layout.Table(table) + ") AS pairs WHERE former > n")
 	}
 	return n
 }
@@ -66,18 +66,18 @@ func TestABacklogOfAServerThatWasAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.run(func(ctx context.Context) { _ = r.Run(ctx) })
+	s.Run(func(ctx context.Context) { _ = r.Run(ctx) })
 	warm := s.bizOn(1, uint64(rows))
-	s.add(warm, "1", tocsin.In(day))
-	s.want(warm, "1 pending")
+	s.Add(warm, "1", tocsin.In(day))
+	s.Want(warm, "1 pending")
 	proxy.SetDown(true)
 	proxy.BreakAt("tocsin", true, 1_000_000)
 	var heap, held atomic.Int64
-	s.run(func(ctx context.Context) { watchMemory(ctx, r, &heap, &held) })
+	s.Run(func(ctx context.Context) { watchMemory(ctx, r, &heap, &held) })
 	s.adds(rows)
 	here := 0
 	for i := range rows {
-		if s.cfg.Layout.DatabaseOf(s.cfg.Layout.TableOf(uint64(1+i%(rows/5)))) == 0 {
+		if s.Config.Layout.DatabaseOf(s.Config.Layout.TableOf(uint64(1+i%(rows/5)))) == 0 {
 			here++
 		}
 	}
@@ -89,7 +89,7 @@ func TestABacklogOfAServerThatWasAway(t *testing.T) {
 	begin = time.Now()
 	s.moved(r, rows+1)
 	t.Logf("%d rows of the server that was away: %.1f s", rows-here, time.Since(begin).Seconds())
-	s.rows(0)
+	s.Rows(0)
 	if n := s.tasksOf(); n != rows+1 {
 		t.Errorf("%d tasks, want %d", n, rows+1)
 	}
@@ -104,13 +104,13 @@ func TestABacklogOfAServerThatWasAway(t *testing.T) {
 
 // moved waits until a relay has moved n rows.
 func (s *shop) moved(r *Relay, n int) {
-	s.tb.Helper()
+	s.TB.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(r.metrics.moved)
 	count := func() float64 {
 		families, err := registry.Gather()
 		if err != nil || len(families) == 0 {
-			s.tb.Fatal(families, err)
+			s.TB.Fatal(families, err)
 		}
 		return families[0].GetMetric()[0].GetCounter().GetValue()
 	}
@@ -120,7 +120,7 @@ func (s *shop) moved(r *Relay, n int) {
 			last, since = now, time.Now()
 		}
 		if time.Since(since) > time.Minute {
-			s.tb.Fatalf("%.0f of %d rows were moved, and none for a minute", now, n)
+			s.TB.Fatalf("%.0f of %d rows were moved, and none for a minute", now, n)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -142,20 +142,20 @@ func TestPollsDoNotReadWhatCantBePurged(t *testing.T) {
 	t.Parallel()
 	rows := scaled(20_000, 1_000_000)
 	s := newShop(t)
-	open, err := s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	open, err := s.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = open.Rollback() }()
 	var seen int
-	if err := open.QueryRow(s.fill("SELECT COUNT(*) FROM {outbox}")).Scan(&seen); err != nil {
+	if err := open.QueryRow(s.Fill("SELECT COUNT(*) FROM {outbox}")).Scan(&seen); err != nil {
 		t.Fatal(err)
 	}
 	s.adds(rows)
 	turn := s.turn()
-	end := s.run(func(ctx context.Context) { _ = turn.run(ctx) })
+	end := s.Run(func(ctx context.Context) { _ = turn.run(ctx) })
 	s.moved(turn.Relay, rows)
-	s.rows(0)
+	s.Rows(0)
 	end()
 	fresh := s.turn()
 	turn.session = fresh.session // its own may have ended in the middle of a statement
@@ -179,11 +179,11 @@ func TestPollsDoNotReadWhatCantBePurged(t *testing.T) {
 
 // pollTimes polls some times, and returns how long each took, sorted.
 func pollTimes(s *shop, turn *turn) (took []time.Duration) {
-	s.tb.Helper()
+	s.TB.Helper()
 	for range 50 {
 		begin := time.Now()
-		if err := turn.poll(s.tb.Context()); err != nil {
-			s.tb.Fatal(err)
+		if err := turn.poll(s.TB.Context()); err != nil {
+			s.TB.Fatal(err)
 		}
 		took = append(took, time.Since(begin))
 	}
@@ -200,36 +200,36 @@ func TestATransactionThatStaysOpenLosesNothing(t *testing.T) {
 	cfg.Poll, cfg.Whole = 0, scaled(200*time.Millisecond, 0)
 	cfg.GapAge = scaled(300*time.Millisecond, 0)
 	s.relay(cfg)
-	open, err := s.db.Begin()
+	open, err := s.DB.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.addTx(open, 1, "late", tocsin.In(day)); err != nil {
+	if err := s.AddTx(open, 1, "late", tocsin.In(day)); err != nil {
 		t.Fatal(err)
 	}
 	n := uint64(2)
 	for begin := time.Now(); time.Since(begin) < while; n++ {
-		gone, err := s.db.Begin()
+		gone, err := s.DB.Begin()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.addTx(gone, n, "gone", tocsin.In(day)); err != nil {
+		if err := s.AddTx(gone, n, "gone", tocsin.In(day)); err != nil {
 			t.Fatal(err)
 		}
 		if err := gone.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		s.add(n, "x", tocsin.In(day))
+		s.Add(n, "x", tocsin.In(day))
 		time.Sleep(10 * time.Millisecond)
 	}
-	s.rows(0)
+	s.Rows(0)
 	if err := open.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	s.want(1, "late pending")
+	s.Want(1, "late pending")
 	t.Logf("%d other transactions meanwhile; the late one's row was moved %s after its commit", 2*(n-2), time.Since(begin))
-	s.rows(0)
+	s.Rows(0)
 	if tasks := s.tasksOf(); tasks != int(n)-1 {
 		t.Errorf("%d tasks, want %d", tasks, n-1)
 	}

@@ -9,31 +9,30 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // fillRows writes n rows of size bytes into the outbox, each with its id as biz_id.
 func (s *shop) fillRows(n, size int) {
-	s.tb.Helper()
+	s.TB.Helper()
 	text := strings.Repeat("x", size)
 	for from := 1; from <= n; from += 100 {
 		var rows []string
 		for id := from; id < min(from+100, n+1); id++ {
 			rows = append(rows, fmt.Sprintf("(%d, 'order.close', %d, 86400000, '%s')", id, id, text))
 		}
-		s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms, attribute) VALUES " + strings.Join(rows, ","))
+		s.Exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms, attribute) VALUES " + strings.Join(rows, ","))
 	}
 }
 
 // polls reads until a page is not full.
 func (t *turn) polls(s *shop) {
-	s.tb.Helper()
+	s.TB.Helper()
 	for last := -1; last != len(t.hand)+len(t.known); {
 		last = len(t.hand) + len(t.known)
 		for range 20 {
-			if err := t.poll(s.tb.Context()); err != nil {
-				s.tb.Fatal(err)
+			if err := t.poll(s.TB.Context()); err != nil {
+				s.TB.Fatal(err)
 			}
 			t.weigh()
 		}
@@ -44,7 +43,7 @@ func TestAPageIsBoundedByBytes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.fillRows(1000, 8000)
-	from := s.outbox()
+	from := s.Outbox()
 	rows, err := from.List(t.Context(), 0, 1000, false)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +79,7 @@ func TestLanesAreBoundedByBytes(t *testing.T) {
 		t.Errorf("%d bytes are held in the end", held)
 	}
 	s.relay(s.config())
-	s.rows(0)
+	s.Rows(0)
 	if n := s.tasksOf(); n != rows {
 		t.Errorf("%d tasks, want %d", n, rows)
 	}
@@ -88,9 +87,9 @@ func TestLanesAreBoundedByBytes(t *testing.T) {
 
 // tasksOf counts all tasks.
 func (s *shop) tasksOf() (n int) {
-	s.tb.Helper()
-	for table := range s.cfg.Layout.Total() {
-		n += s.number("SELECT COUNT(*) FROM " + s.cfg.Layout.Table(table))
+	s.TB.Helper()
+	for table := range s.Config.Layout.Total() {
+		n += s.Number("SELECT COUNT(*) FROM " + s.Config.Layout.Table(table))
 	}
 	return n
 }
@@ -108,8 +107,8 @@ func TestAllLanesTogetherAreBounded(t *testing.T) {
 			t.Errorf("a lane holds %d rows", len(l.queue))
 		}
 	}
-	done := s.run(func(ctx context.Context) { _ = turn.run(ctx) })
-	s.rows(0)
+	done := s.Run(func(ctx context.Context) { _ = turn.run(ctx) })
+	s.Rows(0)
 	done()
 	if n, held := s.tasksOf(), turn.memory.Load(); n != 500 || held != allBytes {
 		t.Errorf("%d tasks, %d bytes held", n, held)
@@ -144,7 +143,7 @@ func TestParkedRowsOfSeveralLanesAreReadTogether(t *testing.T) {
 				if (len(l.queue) > 0) != read || (len(l.parked) == 0) != read {
 					t.Errorf("lane %d: %d rows in memory, %v parked", i, len(l.queue), l.parked)
 				}
-				if !slices.IsSortedFunc(l.queue, func(a, b outboxrow.Row) int { return int(a.ID) - int(b.ID) }) {
+				if !slices.IsSortedFunc(l.queue, func(a, b outbox.Row) int { return int(a.ID) - int(b.ID) }) {
 					t.Errorf("lane %d is out of order", i)
 				}
 			}
@@ -161,7 +160,7 @@ func TestParkedRowsAreReadAhead(t *testing.T) {
 	s := newShop(t)
 	s.fillRows(100, 10)
 	turn := s.turn()
-	l := &lane{database: 0, flight: []outboxrow.Row{{Key: outboxrow.Key{ID: 1000}}}}
+	l := &lane{database: 0, flight: []outbox.Row{{Key: outbox.Key{ID: 1000}}}}
 	turn.lanes[0] = l
 	turn.known.addRange(outbox.Range{First: 0, Last: 100})
 	l.parked.addRange(outbox.Range{First: 1, Last: 100})
@@ -182,9 +181,9 @@ func TestALaneThatIsAwayParksItsRows(t *testing.T) {
 	turn.polls(s)
 	l := turn.lanes[0]
 	l.flight = l.next()
-	results := make([]outboxrow.Result, len(l.flight))
+	results := make([]outbox.Result, len(l.flight))
 	for i := range results {
-		results[i] = outboxrow.Result{Fate: outboxrow.Failed, Err: mysql.ErrInvalidConn}
+		results[i] = outbox.Result{Fate: outbox.Failed, Err: mysql.ErrInvalidConn}
 	}
 	turn.flying = 1
 	turn.settle(landing{l, results})

@@ -21,7 +21,7 @@ const oddSession = "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ANSI_QUOTES,NO
 func TestRowsOfProgramsThatCheckNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	conn, err := s.db.Conn(t.Context())
+	conn, err := s.DB.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestRowsOfProgramsThatCheckNothing(t *testing.T) {
 		{"the last id", "18446744073709551614, 13, NULL, 86400000, NOW(6), 'x'", ""},
 	}
 	for _, c := range rows {
-		statement := s.fill("INSERT INTO {outbox} (id, biz_id, due_time, delay_ms, created, attribute, biz_type) VALUES (" + c.values + ", 'order.close')")
+		statement := s.Fill("INSERT INTO {outbox} (id, biz_id, due_time, delay_ms, created, attribute, biz_type) VALUES (" + c.values + ", 'order.close')")
 		for _, text := range []string{oddSession, statement} {
 			if _, err := conn.ExecContext(t.Context(), text); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
@@ -58,16 +58,16 @@ func TestRowsOfProgramsThatCheckNothing(t *testing.T) {
 		}
 	}
 	s.relay(s.config())
-	s.rows(aside)
-	s.await("rows to be set aside", func() bool { return s.number("SELECT COUNT(*) FROM {outbox} WHERE last_error <> ''") == aside })
+	s.Rows(aside)
+	s.Await("rows to be set aside", func() bool { return s.Number("SELECT COUNT(*) FROM {outbox} WHERE last_error <> ''") == aside })
 	for _, c := range rows {
 		bizID := strings.Split(c.values, ", ")[1]
-		if c.aside != "" && s.number("SELECT COUNT(*) FROM {outbox} WHERE biz_id = "+bizID+" AND last_error LIKE CONCAT(?, '%')", c.aside) != 1 {
-			t.Errorf("%s: is not set aside for %q\n%s", c.name, c.aside, s.dump())
+		if c.aside != "" && s.Number("SELECT COUNT(*) FROM {outbox} WHERE biz_id = "+bizID+" AND last_error LIKE CONCAT(?, '%')", c.aside) != 1 {
+			t.Errorf("%s: is not set aside for %q\n%s", c.name, c.aside, s.Dump())
 		}
 	}
 	for id, want := range map[uint64]string{1: "x", 2: "x", 9: "x", 10: "x", 11: `ä\`, 12: strings.Repeat("🔔", 8192), 13: "x", 1<<64 - 1: "x"} {
-		if got := s.tasks(id); got != want+" pending" {
+		if got := s.Tasks(id); got != want+" pending" {
 			t.Errorf("biz_id %d: %.20s, %d bytes, want %.20s", id, got, len(got), want)
 		}
 	}
@@ -79,8 +79,8 @@ func TestOperatorsChangeTheRowsThatTheyName(t *testing.T) {
 	s := newShop(t)
 	s.put(5, "no room")
 	s.put(6, "no room")
-	s.exec("UPDATE {outbox} SET id = 0 WHERE id = 6")
-	from := s.outbox()
+	s.Exec("UPDATE {outbox} SET id = 0 WHERE id = 6")
+	from := s.Outbox()
 	for _, ids := range [][]uint64{nil, {4}} {
 		if n, err := from.Drop(t.Context(), ids, false); n != 0 || err != nil {
 			t.Errorf("%d dropped, %v", n, err)
@@ -92,7 +92,7 @@ func TestOperatorsChangeTheRowsThatTheyName(t *testing.T) {
 	if n, err := from.Drop(t.Context(), []uint64{0}, false); n != 1 || err != nil {
 		t.Errorf("%d dropped, %v", n, err)
 	}
-	if got := s.dump(); !strings.HasPrefix(got, "5 add") {
+	if got := s.Dump(); !strings.HasPrefix(got, "5 add") {
 		t.Errorf("left: %s", got)
 	}
 }
@@ -104,13 +104,13 @@ func TestTheTableIsAlteredWhileItIsRelayed(t *testing.T) {
 	s.relay(s.config())
 	for n := range uint64(10) {
 		for i := range uint64(5) {
-			s.add(5*n+i+1, "x", tocsin.In(day))
+			s.Add(5*n+i+1, "x", tocsin.In(day))
 		}
-		s.exec(fmt.Sprintf("ALTER TABLE {outbox} ADD COLUMN tenant_%d INT NULL, FORCE", n))
+		s.Exec(fmt.Sprintf("ALTER TABLE {outbox} ADD COLUMN tenant_%d INT NULL, FORCE", n))
 	}
-	s.rows(0)
+	s.Rows(0)
 	for id := range uint64(50) {
-		s.want(id+1, "x pending")
+		s.Want(id+1, "x pending")
 	}
 }
 
@@ -124,31 +124,31 @@ func TestARowOfAServerThatTakesNoWritesIsMovedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Stop() })
-	s.db, s.cfg.Outbox.Table = openDB(t, m.DSN()), "shop.tocsin_outbox"
-	s.exec("CREATE DATABASE shop")
+	s.DB, s.Config.Outbox.Table = s.openDB(m.DSN()), "shop.tocsin_outbox"
+	s.Exec("CREATE DATABASE shop")
 	if _, err := ddl.ApplyOutbox(t.Context(), ddl.Outbox{DSN: m.DSN(), Table: "shop.tocsin_outbox"}); err != nil {
 		t.Fatal(err)
 	}
-	s.exec("CREATE USER relay IDENTIFIED BY 'secret'")
-	s.exec("GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON {outbox} TO relay")
+	s.Exec("CREATE USER relay IDENTIFIED BY 'secret'")
+	s.Exec("GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON {outbox} TO relay")
 	dsn, err := mysql.ParseDSN(m.DSN())
 	if err != nil {
 		t.Fatal(err)
 	}
 	dsn.User, dsn.Passwd = "relay", "secret"
-	s.from.DSN, s.from.Table = dsn.FormatDSN(), s.cfg.Outbox.Table
-	s.exec("SET GLOBAL read_only = ON") // which does not bind the user of the test
-	s.in(func(tx *sql.Tx) error {
-		_, err := tx.Exec(s.fill("INSERT INTO {outbox} (biz_type, biz_id, delay_ms, attribute) VALUES ('order.close', 1, 86400000, 'x')"))
+	s.From.DSN, s.From.Table = dsn.FormatDSN(), s.Config.Outbox.Table
+	s.Exec("SET GLOBAL read_only = ON") // which does not bind the user of the test
+	s.In(func(tx *sql.Tx) error {
+		_, err := tx.Exec(s.Fill("INSERT INTO {outbox} (biz_type, biz_id, delay_ms, attribute) VALUES ('order.close', 1, 86400000, 'x')"))
 		return err
 	})
 	var log devtest.Log
 	cfg := s.config()
 	cfg.Logger = log.Logger()
 	s.relay(cfg)
-	s.want(1, "x pending")
+	s.Want(1, "x pending")
 	t.Log(log.Await(t, "outbox can't be relayed: its rows wait"))
-	s.exec("SET GLOBAL read_only = OFF")
-	s.rows(0)
-	s.want(1, "x pending")
+	s.Exec("SET GLOBAL read_only = OFF")
+	s.Rows(0)
+	s.Want(1, "x pending")
 }

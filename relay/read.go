@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -52,7 +51,7 @@ func (t *turn) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(rows, func(row outboxrow.Row) bool { return t.known.has(row.ID) }) {
+	if slices.ContainsFunc(rows, func(row outbox.Row) bool { return t.known.has(row.ID) }) {
 		return errReused
 	}
 	for _, row := range rows {
@@ -84,7 +83,7 @@ func (t *turn) crowded() bool {
 }
 
 // sized bounds the next page by the size of the rows in this one, since rows that are sent but not read are wasted.
-func (t *turn) sized(rows []outboxrow.Row) {
+func (t *turn) sized(rows []outbox.Row) {
 	if len(rows) == 0 {
 		return
 	}
@@ -96,7 +95,7 @@ func (t *turn) sized(rows []outboxrow.Row) {
 }
 
 // readIn reads rows of ranges, and returns the last id up to which it has read all.
-func (t *turn) readIn(ctx context.Context, in []outbox.Range, limit int) (rows []outboxrow.Row, last uint64, err error) {
+func (t *turn) readIn(ctx context.Context, in []outbox.Range, limit int) (rows []outbox.Row, last uint64, err error) {
 	rows, err = t.session.Read(ctx, in, limit, nil)
 	last = in[len(in)-1].Last
 	if err == nil && outbox.Full(rows, limit) {

@@ -42,7 +42,6 @@ type Config struct {
 
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
-
 }
 
 // Validate returns the first mistake. It connects to nothing.
@@ -149,11 +148,19 @@ func (r *Relay) claim(identity, name string) error {
 	return nil
 }
 
+// Mover moves rows of outboxes to the tables of their tasks: the client's machinery does, see internal/client.
+type Mover interface {
+	Move(ctx context.Context, identity string, rows []outbox.Row) []outbox.Result
+	Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outbox.Key) (map[outbox.Key]bool, error)) error
+	NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error
+	SettledBelow(ctx context.Context, identity string) (below uint64, err error)
+}
+
 // line is the relay of one outbox.
 type line struct {
 	*Relay
 	outbox *outbox.Outbox
-	tasks  seam.Mover // where rows go
+	tasks  Mover // where rows go
 	gauges gauges
 
 	settled atomic.Uint64 // the outbox has no rows with ids below it, for the next turns; 0: not known
@@ -247,4 +254,24 @@ func (l *line) forgetIn(ctx context.Context, database int) error {
 		}
 	}
 	return l.tasks.Upkeep(ctx, session.Identity, database, session.Present)
+}
+
+// Turn relays the only outbox of a config without taking its lock, until ctx ends or the outbox fails. It is for tests of
+// relays that are active at the same time, and of everything that can happen to a row.
+func Turn(ctx context.Context, cfg Config, to Mover) error {
+	r, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	from, err := outbox.Open(r.cfg.Outboxes[0])
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	session, err := from.Session(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	return newTurn(&line{Relay: r, outbox: from, tasks: to, gauges: r.metrics.of(from.Name)}, session).run(ctx)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -22,14 +21,14 @@ func (t *turn) settle(got landing) {
 	moved := 0
 	for i, row := range flight {
 		switch result := got.results[i]; result.Fate {
-		case outboxrow.Moved:
+		case outbox.Moved:
 			t.done = append(t.done, row.Key)
 			delete(t.met, row.ID)
 			moved++
-		case outboxrow.Stale:
+		case outbox.Stale:
 			t.unhand(l, row)
 			t.unreadAll(l) // else a later row of its biz_id might pass it
-		case outboxrow.Refused:
+		case outbox.Refused:
 			t.refused = append(t.refused, refusal{row.Key, result.Err.Error()})
 			t.stuck++
 			t.block(row)
@@ -38,7 +37,7 @@ func (t *turn) settle(got landing) {
 		default: // a delivery is under way, or a lock is held
 			t.block(row)
 			t.meet(row, result.Fate)
-			if result.Fate != outboxrow.InDelivery {
+			if result.Fate != outbox.InDelivery {
 				t.limit.Of(t.cfg.Logger, "failed "+t.outbox.Name).Warn("rows of an outbox can't be moved now: they are tried again",
 					"error", result.Err, "outbox", t.outbox.Name)
 			}
@@ -48,12 +47,12 @@ func (t *turn) settle(got landing) {
 }
 
 // meet notes that a row met a delivery or a lock. Most end in a moment; the others are tried less and less often.
-func (t *turn) meet(row outboxrow.Row, fate outboxrow.Fate) {
+func (t *turn) meet(row outbox.Row, fate outbox.Fate) {
 	m := t.met[row.ID]
 	m.next = time.Now().Add(min(laterFirst<<min(m.times, 10), laterPause))
 	m.times++
-	m.delivery = m.delivery || fate == outboxrow.InDelivery
-	m.lock = m.lock || fate == outboxrow.Failed
+	m.delivery = m.delivery || fate == outbox.InDelivery
+	m.lock = m.lock || fate == outbox.Failed
 	t.met[row.ID] = m
 	t.soon(m.next)
 }
@@ -76,9 +75,9 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // databaseIsAway reports whether all rows failed for a reason that concerns their whole database, and puts them back.
-func (t *turn) databaseIsAway(l *lane, flight []outboxrow.Row, results []outboxrow.Result) bool {
+func (t *turn) databaseIsAway(l *lane, flight []outbox.Row, results []outbox.Result) bool {
 	for _, result := range results {
-		if result.Fate != outboxrow.Failed || !ofDatabase(result.Err) {
+		if result.Fate != outbox.Failed || !ofDatabase(result.Err) {
 			return false
 		}
 	}
@@ -189,7 +188,7 @@ func (t *turn) figures(now time.Time) {
 	t.nextFigures = now.Add(figuresRate)
 	oldest := now
 	for _, l := range t.lanes {
-		for _, rows := range [][]outboxrow.Row{l.flight, l.queue} {
+		for _, rows := range [][]outbox.Row{l.flight, l.queue} {
 			if len(rows) > 0 {
 				oldest = earlier(oldest, made(rows[0]))
 			}

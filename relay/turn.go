@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -41,7 +40,7 @@ type turn struct {
 	met     map[uint64]meeting // ids of rows that met a delivery or a lock, and have been tried
 	stuck   int                // rows that were set aside, as counted last
 	refused []refusal          // to be noted in the outbox
-	done    []outboxrow.Key    // to be deleted from it
+	done    []outbox.Key       // to be deleted from it
 	landed  chan landing
 	flying  int
 	eraser  eraser
@@ -56,7 +55,7 @@ type turn struct {
 
 // refusal is a row to set aside.
 type refusal struct {
-	key    outboxrow.Key
+	key    outbox.Key
 	reason string
 }
 
@@ -71,7 +70,7 @@ type meeting struct {
 // landing is what became of the rows that a lane had in flight.
 type landing struct {
 	lane    *lane
-	results []outboxrow.Result
+	results []outbox.Result
 }
 
 func newTurn(l *line, session *outbox.Session) *turn {
@@ -186,7 +185,7 @@ func (t *turn) waiting() (all ids) {
 }
 
 // laneOf returns the lane of a row.
-func (t *turn) laneOf(row outboxrow.Row) *lane {
+func (t *turn) laneOf(row outbox.Row) *lane {
 	layout := t.cfg.Tables.Layout
 	database := layout.DatabaseOf(layout.TableOf(row.BizID))
 	if t.lanes[database] == nil {
@@ -196,7 +195,7 @@ func (t *turn) laneOf(row outboxrow.Row) *lane {
 }
 
 // take puts a row that was read into its place. own is the lane that reads its parked rows; nil if none does.
-func (t *turn) take(row outboxrow.Row, own *lane) {
+func (t *turn) take(row outbox.Row, own *lane) {
 	t.known.add(row.ID)
 	l := t.laneOf(row)
 	switch {
@@ -223,13 +222,13 @@ func (t *turn) take(row outboxrow.Row, own *lane) {
 
 // waits reports whether a row has to wait for an earlier one of its biz_id, or is blocked itself. Rows before those that
 // were set aside do not wait: nothing else would move them.
-func (t *turn) waits(row outboxrow.Row) bool {
+func (t *turn) waits(row outbox.Row) bool {
 	first, some := t.blocked[row.BizID]
 	return some && row.ID >= first
 }
 
 // block leaves a row in the outbox, and so the rows of its biz_id behind it.
-func (t *turn) block(row outboxrow.Row) {
+func (t *turn) block(row outbox.Row) {
 	if len(t.aside) == 0 {
 		t.nextAside = later(time.Now().Add(t.cfg.Whole), t.asideFrom)
 	}
@@ -239,7 +238,7 @@ func (t *turn) block(row outboxrow.Row) {
 	t.aside.addNear(row.ID, t.known)
 	delete(t.hand, row.ID)
 	l := t.laneOf(row)
-	l.queue = slices.DeleteFunc(l.queue, func(behind outboxrow.Row) bool {
+	l.queue = slices.DeleteFunc(l.queue, func(behind outbox.Row) bool {
 		if behind.BizID != row.BizID || behind.ID < row.ID {
 			return false
 		}
@@ -282,7 +281,7 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 // confirm reports an error if the outbox's table was replaced by another one before the next rows of a lane were read: they would
 // stand in the ledger under the identity of the former, and be moved again under their own.
 func (t *turn) confirm(ctx context.Context, l *lane) error {
-	if !slices.ContainsFunc(l.queue, func(row outboxrow.Row) bool { return row.Read.After(t.confirmed) }) {
+	if !slices.ContainsFunc(l.queue, func(row outbox.Row) bool { return row.Read.After(t.confirmed) }) {
 		return nil
 	}
 	begin := time.Now()
@@ -328,7 +327,7 @@ func (t *turn) unreadAll(l *lane) {
 }
 
 // unhand parks a row that was in memory.
-func (t *turn) unhand(l *lane, row outboxrow.Row) {
+func (t *turn) unhand(l *lane, row outbox.Row) {
 	delete(t.hand, row.ID)
 	if at := made(row); len(l.parked) == 0 || at.Before(l.oldest) {
 		l.oldest = at

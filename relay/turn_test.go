@@ -2,7 +2,6 @@ package relay
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,42 +19,42 @@ import (
 
 // turn makes a turn that the test drives step by step.
 func (s *shop) turn() *turn {
-	s.tb.Helper()
+	s.TB.Helper()
 	r, err := New(s.config())
 	if err != nil {
-		s.tb.Fatal(err)
+		s.TB.Fatal(err)
 	}
-	from := s.outbox()
-	session, err := from.Session(s.tb.Context())
+	from := s.Outbox()
+	session, err := from.Session(s.TB.Context())
 	if err != nil {
-		s.tb.Fatal(err)
+		s.TB.Fatal(err)
 	}
-	s.tb.Cleanup(session.Close)
-	return newTurn(&line{Relay: r, outbox: from, tasks: seam.MoverOf(s.client), gauges: r.metrics.of("shop")}, session)
+	s.TB.Cleanup(session.Close)
+	return newTurn(&line{Relay: r, outbox: from, tasks: seam.MoverOf(s.Client), gauges: r.metrics.of("shop")}, session)
 }
 
 func TestAGapIsPolledWhileATransactionIsOpenInIt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.add(1, "x", tocsin.In(day)) // id 1
-	open, err := s.db.Begin()
+	s.Add(1, "x", tocsin.In(day)) // id 1
+	open, err := s.DB.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.addTx(open, 2, "late", tocsin.In(day)); err != nil { // id 2
+	if err := s.AddTx(open, 2, "late", tocsin.In(day)); err != nil { // id 2
 		t.Fatal(err)
 	}
-	gone, err := s.db.Begin()
+	gone, err := s.DB.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.addTx(gone, 3, "gone", tocsin.In(day)); err != nil { // id 3
+	if err := s.AddTx(gone, 3, "gone", tocsin.In(day)); err != nil { // id 3
 		t.Fatal(err)
 	}
 	if err := gone.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (5, 'order.close', 5, 1)")
+	s.Exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (5, 'order.close', 5, 1)")
 	turn := s.turn()
 	if err := turn.poll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -102,13 +101,13 @@ func TestManyGapsAreReadAsOneSnapshot(t *testing.T) {
 	for id := 2; id <= 8*mostRanges; id += 2 {
 		rows = append(rows, "("+strconv.Itoa(id)+", 'order.close', "+strconv.Itoa(id)+", 86400000)")
 	}
-	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES " + strings.Join(rows, ","))
+	s.Exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES " + strings.Join(rows, ","))
 	s.relay(s.config())
-	s.rows(0)
-	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (3, 'order.close', 3, 86400000), (1001, 'order.close', 1001, 86400000)")
-	s.want(3, " pending")
-	s.want(1001, " pending")
-	s.rows(0)
+	s.Rows(0)
+	s.Exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (3, 'order.close', 3, 86400000), (1001, 'order.close', 1001, 86400000)")
+	s.Want(3, " pending")
+	s.Want(1001, " pending")
+	s.Rows(0)
 }
 
 // Gaps close together are read as one range, so thousands of them cost little. What commits in one is found, and a row where
@@ -129,11 +128,11 @@ func TestGapsThatAreCloseTogetherAreReadAsOne(t *testing.T) {
 	if want := 2 + 5*bridgeIDs + 1; len(in) != want || !in.covers(outbox.Range{First: 0, Last: 20_000}) || in.has(20_001) || in.has(40_000) {
 		t.Errorf("%d ranges, want %d: %v", len(in), want, in[:min(len(in), 5)])
 	}
-	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (10000, 'order.close', 9, 1000), (40001, 'order.close', 10, 1000)")
+	s.Exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (10000, 'order.close', 9, 1000), (40001, 'order.close', 10, 1000)")
 	if err := turn.poll(t.Context()); err != nil || !turn.hand[10_000] || !turn.hand[40_001] {
 		t.Errorf("rows in gaps are not read: %v", err)
 	}
-	s.exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (15001, 'order.close', 9, 1000)")
+	s.Exec("INSERT INTO {outbox} (id, biz_type, biz_id, delay_ms) VALUES (15001, 'order.close', 9, 1000)")
 	if err := turn.poll(t.Context()); !errors.Is(err, errReused) {
 		t.Errorf("a row with the id of another: %v", err)
 	}
@@ -169,25 +168,25 @@ func TestWaitingRowsAreFewRangesOnceGapsAreClosed(t *testing.T) {
 func TestARelayNeedsNoOtherRights(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	user := s.cfg.Layout.Prefix + "u"
-	s.exec("CREATE USER '" + user + "'@'%' IDENTIFIED BY 'x'")
-	t.Cleanup(func() { _, _ = s.db.Exec("DROP USER '" + user + "'@'%'") })
-	plan, err := ddl.PlanOutbox(ddl.Outbox{Table: s.cfg.Outbox.Table})
+	user := s.Config.Layout.Prefix + "u"
+	s.Exec("CREATE USER '" + user + "'@'%' IDENTIFIED BY 'x'")
+	t.Cleanup(func() { _, _ = s.DB.Exec("DROP USER '" + user + "'@'%'") })
+	plan, err := ddl.PlanOutbox(ddl.Outbox{Table: s.Config.Outbox.Table})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(plan) {
 		if _, grant, ok := strings.Cut(strings.TrimSpace(line), "GRANT SELECT"); ok && strings.Contains(grant, "tocsin_relay") {
-			s.exec("GRANT SELECT" + strings.Replace(strings.TrimSuffix(grant, ";"), "tocsin_relay", user, 1))
+			s.Exec("GRANT SELECT" + strings.Replace(strings.TrimSuffix(grant, ";"), "tocsin_relay", user, 1))
 		}
 	}
-	plans, err := ddl.Grants(s.cfg, ddl.GrantOptions{Roles: []string{"relay"}, User: user})
+	plans, err := ddl.Grants(s.Config, ddl.GrantOptions{Roles: []string{"relay"}, User: user})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(plans[0].Text) {
 		if strings.HasPrefix(line, "GRANT") {
-			s.exec(strings.TrimSuffix(strings.TrimSpace(line), ";"))
+			s.Exec(strings.TrimSuffix(strings.TrimSpace(line), ";"))
 		}
 	}
 	parsed, err := mysql.ParseDSN(devtest.DSN(t))
@@ -200,45 +199,23 @@ func TestARelayNeedsNoOtherRights(t *testing.T) {
 	cfg.Outboxes[0].DSN = parsed.FormatDSN()
 	cfg.GapAge = time.Millisecond
 	s.relay(cfg)
-	s.exec("INSERT INTO {outbox} (biz_type, biz_id, delay_ms) VALUES ('no.such', 9, 1)")
-	s.add(1, "a", tocsin.In(0))
-	s.cancel(1)
-	s.add(1, "b", tocsin.In(0))
-	s.want(1, "a cancelled, b pending")
-	s.await("a row to be set aside", func() bool { return s.number("SELECT COUNT(*) FROM {outbox} WHERE last_error <> ''") == 1 })
-}
-
-// A relay whose session is gone loses the lock at once.
-func TestARelayWhoseSessionEndsIsFollowedByAnother(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	var logs [2]devtest.Log
-	for i := range logs {
-		cfg := s.config()
-		cfg.Logger = logs[i].Logger()
-		s.relay(cfg)
-		if i == 0 {
-			logs[0].Await(t, "outbox is relayed by this process")
-		}
-	}
-	id := s.number("SELECT IS_USED_LOCK(?)", outbox.LockName(s.identity()))
-	s.exec(fmt.Sprintf("KILL %d", id))
-	s.add(1, "x", tocsin.In(day))
-	s.want(1, "x pending")
-	if first, second := len(logs[0].Lines("outbox is relayed by this process")), len(logs[1].Lines("outbox is relayed by this process")); first+second != 2 {
-		t.Errorf("%d and %d turns, want two together", first, second)
-	}
+	s.Exec("INSERT INTO {outbox} (biz_type, biz_id, delay_ms) VALUES ('no.such', 9, 1)")
+	s.Add(1, "a", tocsin.In(0))
+	s.Cancel(1)
+	s.Add(1, "b", tocsin.In(0))
+	s.Want(1, "a cancelled, b pending")
+	s.Await("a row to be set aside", func() bool { return s.Number("SELECT COUNT(*) FROM {outbox} WHERE last_error <> ''") == 1 })
 }
 
 func TestOutboxesWithOneIdentityAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.exec("CREATE DATABASE {prefix}_copy")
-	s.exec("CREATE TABLE {prefix}_copy.tocsin_outbox LIKE {outbox}")
+	s.Exec("CREATE DATABASE {prefix}_copy")
+	s.Exec("CREATE TABLE {prefix}_copy.tocsin_outbox LIKE {outbox}")
 	var log devtest.Log
 	cfg := s.config()
 	cfg.Logger = log.Logger()
-	cfg.Outboxes = append(cfg.Outboxes, outbox.Config{Name: "copy", DSN: devtest.DSN(t), Table: s.cfg.Layout.Prefix + "_copy.tocsin_outbox"})
+	cfg.Outboxes = append(cfg.Outboxes, outbox.Config{Name: "copy", DSN: devtest.DSN(t), Table: s.Config.Layout.Prefix + "_copy.tocsin_outbox"})
 	s.relay(cfg)
 	if line := log.Await(t, "outbox can't be relayed: its rows wait"); !strings.Contains(line["error"].(string), "the same identity") {
 		t.Errorf("%v", line)
@@ -251,18 +228,18 @@ func TestARowOfATableThatWasReplacedIsMovedUnderItsOwnIdentity(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	turn := s.turn()
-	s.exec("RENAME TABLE {outbox} TO {prefix}_shop.former")
-	if _, err := ddl.ApplyOutbox(t.Context(), ddl.Outbox{DSN: devtest.DSN(t), Table: s.cfg.Outbox.Table}); err != nil {
+	s.Exec("RENAME TABLE {outbox} TO {prefix}_shop.former")
+	if _, err := ddl.ApplyOutbox(t.Context(), ddl.Outbox{DSN: devtest.DSN(t), Table: s.Config.Outbox.Table}); err != nil {
 		t.Fatal(err)
 	}
-	s.add(1, "x", tocsin.In(day))
+	s.Add(1, "x", tocsin.In(day))
 	if err := turn.run(t.Context()); err == nil || !strings.Contains(err.Error(), "has become another outbox") {
 		t.Error(err)
 	}
-	if got := s.tasks(1); got != "" {
+	if got := s.Tasks(1); got != "" {
 		t.Errorf("moved under the identity of the former table: %s", got)
 	}
 	s.relay(s.config())
-	s.want(1, "x pending")
-	s.rows(0)
+	s.Want(1, "x pending")
+	s.Rows(0)
 }

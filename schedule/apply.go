@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
@@ -306,7 +307,7 @@ func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
 		return err
 	}
 	r.Definition = d.WithDefaults()
-	r.headers, err = d.storedHeaders()
+	r.headers, err = client.StoredHeaders(d.Headers, d.PayloadVersion)
 	return err
 }
 

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/tocsinhq/tocsin/internal/yamlfile"
@@ -32,17 +31,16 @@ func Parse(text []byte, file string) ([]Definition, error) {
 	if len(all) == 0 {
 		return nil, f.Errorf("$.schedules", "no schedules")
 	}
-	var errs []error
+	var found []Fault
 	seen := map[string]bool{}
 	for i, d := range all {
-		at := fmt.Sprintf("$.schedules[%d]", i)
-		for _, p := range d.Faults() {
-			errs = append(errs, f.Errorf(at+"."+p.Field, "schedule %s: %w", label(d.Name), p.Err))
+		of := yamlfile.Faults{Within: fmt.Sprintf("schedules[%d].", i), Of: "schedule " + label(d.Name)}
+		for _, fault := range d.Faults() {
+			of.Note(fault.Field, fault.Err)
 		}
-		if seen[d.Name] {
-			errs = append(errs, f.Errorf(at+".name", "schedule %s: the name stands twice", label(d.Name)))
-		}
+		of.Refuse(seen[d.Name], "name", "the name stands twice")
+		found = append(found, of.Found...)
 		seen[d.Name] = true
 	}
-	return all, errors.Join(errs...)
+	return all, f.Place(found)
 }

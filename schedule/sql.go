@@ -8,8 +8,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
 )
 
 // The statements of this package. {database} is the name of a database, {task} the full name of the task table of a
@@ -221,7 +221,7 @@ func scanRow(rows *sql.Rows) (*row, error) {
 	r.Created, r.Modified, r.ReadAt, r.Anchor, r.MadeUntil = created.Time, modified.Time, read.Time, anchor.Time, made.Time
 	r.Start, r.End, r.NextFire = start.Time, end.Time, next.Time
 	r.Jitter, r.StartWithin = millis(jitter), millis(within)
-	rest, version := payloadmark.Take(r.headers)
+	rest, version := client.TakeVersion(r.headers)
 	r.PayloadVersion = version
 	if r.Headers, err = tocsin.Headers(rest).All(); err != nil {
 		return nil, fmt.Errorf("schedule %s: %w", r.Name, err)

@@ -2,14 +2,13 @@ package schedule
 
 import (
 	"errors"
-	"fmt"
 	"time"
 	"unicode/utf8"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/bizkey"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/name"
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
+	"github.com/tocsinhq/tocsin/internal/yamlfile"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
 
@@ -21,11 +20,8 @@ const (
 	maxPauseAfter  = 1_000_000
 )
 
-// Fault is what is wrong with one field of a definition.
-type Fault struct {
-	Field string // its name in YAML and JSON
-	Err   error
-}
+// Fault is what is wrong with one field of a definition: its Field, as YAML and JSON name it, and Err.
+type Fault = yamlfile.Fault
 
 // Validate returns what is wrong with the definition, in one line for each fault; nil: nothing. It can't know whether the
 // biz type exists.
@@ -40,47 +36,35 @@ func (d Definition) Validate() error {
 // Faults is Validate field by field, in the order of the fields.
 func (d Definition) Faults() []Fault {
 	c := &check{}
-	c.note("name", name.CheckLower("name", d.Name))
+	c.Note("name", name.CheckLower("name", d.Name))
 	if d.App != "" {
-		c.note("app", name.Check("app", d.App))
+		c.Note("app", name.Check("app", d.App))
 	}
-	c.refuse(d.BizType == "", "biz_type", "needs the biz_type of its runs")
+	c.Refuse(d.BizType == "", "biz_type", "needs the biz_type of its runs")
 	c.subject(d)
 	c.times(d)
 	c.payload(d)
 	c.policies(d.WithDefaults())
-	return c.found
+	return c.Found
 }
 
-type check struct{ found []Fault }
-
-func (c *check) refuse(bad bool, key, format string, args ...any) {
-	if bad {
-		c.found = append(c.found, Fault{key, fmt.Errorf(format, args...)})
-	}
-}
-
-// note records what is wrong with the key, if anything is.
-func (c *check) note(key string, err error) {
-	if err != nil {
-		c.found = append(c.found, Fault{key, err})
-	}
-}
+// check collects what is wrong with one definition.
+type check struct{ yamlfile.Faults }
 
 func (c *check) subject(d Definition) {
-	c.refuse(d.BizID != 0 && d.Key != "", "key", "give either biz_id or key")
+	c.Refuse(d.BizID != 0 && d.Key != "", "key", "give either biz_id or key")
 	if d.Key != "" {
-		c.note("key", bizkey.Check(d.Key))
+		c.Note("key", name.CheckKey(d.Key))
 	}
 }
 
 func (c *check) times(d Definition) {
-	c.refuse(d.Cron == "", "cron", `needs cron, such as "0 4 * * *" or "@every 90s"`)
+	c.Refuse(d.Cron == "", "cron", `needs cron, such as "0 4 * * *" or "@every 90s"`)
 	if d.Cron == "" {
 		return
 	}
-	c.refuse(!whole(d.Start), "start", "start %s is finer than a millisecond", d.Start.Format(time.RFC3339Nano))
-	c.refuse(!whole(d.End), "end", "end %s is finer than a millisecond", d.End.Format(time.RFC3339Nano))
+	c.Refuse(!whole(d.Start), "start", "start %s is finer than a millisecond", d.Start.Format(time.RFC3339Nano))
+	c.Refuse(!whole(d.End), "end", "end %s is finer than a millisecond", d.End.Format(time.RFC3339Nano))
 	c.fires(d)
 }
 
@@ -99,7 +83,7 @@ func (c *check) fires(d Definition) {
 	} {
 		add.set()
 		if _, err := firetimes.Parse(spec); err != nil {
-			c.note(add.field, err)
+			c.Note(add.field, err)
 			return
 		}
 	}
@@ -108,40 +92,27 @@ func (c *check) fires(d Definition) {
 func whole(t time.Time) bool { return t.Equal(t.Truncate(time.Millisecond)) }
 
 func (c *check) payload(d Definition) {
-	c.refuse(!utf8.ValidString(d.Payload), "payload", "payload is not UTF-8")
+	c.Refuse(!utf8.ValidString(d.Payload), "payload", "payload is not UTF-8")
 	n := utf8.RuneCountInString(d.Payload)
-	c.refuse(n > tocsin.MaxPayload, "payload", "payload has %d characters: at most %d", n, tocsin.MaxPayload)
-	c.refuse(d.PayloadVersion < 0, "payload_version", "payload_version %d: use 0 or more", d.PayloadVersion)
-	_, err := d.storedHeaders()
-	c.note("headers", err)
-}
-
-// storedHeaders returns the headers as they are stored, with the version of the payload.
-func (d Definition) storedHeaders() (string, error) {
-	headers, err := tocsin.HeadersOf(d.Headers)
-	if err != nil {
-		return "", err
-	}
-	marked := payloadmark.Set(string(headers), d.PayloadVersion)
-	if n := utf8.RuneCountInString(marked); n > tocsin.MaxHeaders {
-		return "", fmt.Errorf("headers have %d characters as JSON, with the version of the payload: at most %d", n, tocsin.MaxHeaders)
-	}
-	return marked, nil
+	c.Refuse(n > tocsin.MaxPayload, "payload", "payload has %d characters: at most %d", n, tocsin.MaxPayload)
+	c.Refuse(d.PayloadVersion < 0, "payload_version", "payload_version %d: use 0 or more", d.PayloadVersion)
+	_, err := client.StoredHeaders(d.Headers, d.PayloadVersion)
+	c.Note("headers", err)
 }
 
 func (c *check) policies(d Definition) {
 	within := d.StartWithin.D()
-	c.refuse(within < minStartWithin || within > maxStartWithin || within%time.Millisecond != 0, "start_within",
+	c.Refuse(within < minStartWithin || within > maxStartWithin || within%time.Millisecond != 0, "start_within",
 		"start_within %s: use %s to %s, in whole milliseconds", d.StartWithin, minStartWithin, maxStartWithin)
-	c.refuse(d.Missed != MissedSkip && d.Missed != MissedOnce && d.Missed != MissedAll, "missed",
+	c.Refuse(d.Missed != MissedSkip && d.Missed != MissedOnce && d.Missed != MissedAll, "missed",
 		"missed %q: use %s, %s or %s", d.Missed, MissedSkip, MissedOnce, MissedAll)
-	c.refuse(d.MissedMost < 1 || d.MissedMost > maxMissedMost, "missed_most", "missed_most %d: use 1 to %d", d.MissedMost, maxMissedMost)
+	c.Refuse(d.MissedMost < 1 || d.MissedMost > maxMissedMost, "missed_most", "missed_most %d: use 1 to %d", d.MissedMost, maxMissedMost)
 	switch d.Overlap {
 	case OverlapAllow, OverlapSkip, OverlapQueue, OverlapReplace:
 	default:
-		c.refuse(true, "overlap", "overlap %q: use %s, %s, %s or %s", d.Overlap, OverlapAllow, OverlapSkip, OverlapQueue, OverlapReplace)
+		c.Refuse(true, "overlap", "overlap %q: use %s, %s, %s or %s", d.Overlap, OverlapAllow, OverlapSkip, OverlapQueue, OverlapReplace)
 	}
-	c.refuse(d.PauseAfter < 0 || d.PauseAfter > maxPauseAfter, "pause_after", "pause_after %d: use 0 (never) to %d", d.PauseAfter, maxPauseAfter)
+	c.Refuse(d.PauseAfter < 0 || d.PauseAfter > maxPauseAfter, "pause_after", "pause_after %d: use 0 (never) to %d", d.PauseAfter, maxPauseAfter)
 }
 
 // ValidateAll is Validate of each definition, and refuses a name that stands twice.

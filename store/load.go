@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // Load reads whole rows by primary key, the ids of many tables in one round
@@ -161,7 +161,7 @@ func (raw *rawRow) into(to []any, r *Row) []any {
 
 func (raw *rawRow) finish(r *Row) {
 	r.DedupKey, r.BizKey = string(raw.dedup), string(raw.key)
-	headers, version := payloadmark.Take(string(raw.headers))
+	headers, version := client.TakeVersion(string(raw.headers))
 	r.Headers, r.PayloadVersion = tocsin.Headers(headers), version
 	r.Action = r.ActionTime.UnixMilli()
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -50,7 +49,7 @@ func (c *conn) IdentityNow(ctx context.Context) (string, error) {
 	if err := c.conn.QueryRow(ctx, identitySQL, c.server.quoted()).Scan(&comment); err != nil {
 		return "", c.server.wrap("read the identity of", err)
 	}
-	identity := outboxrow.Identity(comment)
+	identity := outbox.Identity(comment)
 	if identity == "" {
 		return "", fmt.Errorf("%s: %w", c.server, outbox.ErrNoIdentity)
 	}
@@ -134,11 +133,11 @@ func bounds(in []outbox.Range) (first, last []int64) {
 
 // Read returns the first rows with ids in any of the ranges, which are in order, as one snapshot: that of one statement. It
 // ends early behind the row with which outbox.PageBytes are reached.
-func (c *conn) Read(ctx context.Context, in []outbox.Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
+func (c *conn) Read(ctx context.Context, in []outbox.Range, limit int, skip func(id uint64) bool) ([]outbox.Row, error) {
 	return c.read(ctx, "", in, limit, skip)
 }
 
-func (c *conn) read(ctx context.Context, condition string, in []outbox.Range, limit int, skip func(id uint64) bool) ([]outboxrow.Row, error) {
+func (c *conn) read(ctx context.Context, condition string, in []outbox.Range, limit int, skip func(id uint64) bool) ([]outbox.Row, error) {
 	if len(in) == 0 {
 		return nil, nil
 	}
@@ -151,7 +150,7 @@ func (c *conn) read(ctx context.Context, condition string, in []outbox.Range, li
 		return nil, c.server.wrap("read", err)
 	}
 	defer found.Close()
-	var rows []outboxrow.Row
+	var rows []outbox.Row
 	var answered time.Time
 	before := uint64(0)
 	for bytes := 0; bytes < outbox.PageBytes && found.Next(); {
@@ -175,7 +174,7 @@ func (c *conn) read(ctx context.Context, condition string, in []outbox.Range, li
 	return rows, c.server.wrap("read", found.Err())
 }
 
-func scan(found pgx.Rows) (r outboxrow.Row, err error) {
+func scan(found pgx.Rows) (r outbox.Row, err error) {
 	var id, age int64
 	var bizID string
 	var due, delay *int64
@@ -200,7 +199,7 @@ func scan(found pgx.Rows) (r outboxrow.Row, err error) {
 const maxDelay = 100 * 365 * 24 * 3600 * 1000
 
 // Delete deletes rows that were moved. Rows that got their ids later stay.
-func (c *conn) Delete(ctx context.Context, keys []outboxrow.Key) error {
+func (c *conn) Delete(ctx context.Context, keys []outbox.Key) error {
 	ids, created := make([]int64, len(keys)), make([]time.Time, len(keys))
 	for i, k := range keys {
 		ids[i], created[i] = int64(k.ID), k.Created
@@ -210,7 +209,7 @@ func (c *conn) Delete(ctx context.Context, keys []outboxrow.Key) error {
 }
 
 // SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
-func (c *conn) SetAside(ctx context.Context, key outboxrow.Key, reason string) error {
+func (c *conn) SetAside(ctx context.Context, key outbox.Key, reason string) error {
 	reason = strings.ReplaceAll(strings.ToValidUTF8(reason, "?"), "\x00", "?")
 	if text := []rune(reason); len(text) > maxReason {
 		reason = string(text[:maxReason])
@@ -235,20 +234,20 @@ func (c *conn) Next(ctx context.Context) (uint64, error) {
 }
 
 // Present returns which of the rows are in the outbox.
-func (c *conn) Present(ctx context.Context, keys []outboxrow.Key) (map[outboxrow.Key]bool, error) {
+func (c *conn) Present(ctx context.Context, keys []outbox.Key) (map[outbox.Key]bool, error) {
 	ids := make([]uint64, len(keys))
 	for i, k := range keys {
 		ids[i] = k.ID
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	present := make(map[outboxrow.Key]bool)
+	present := make(map[outbox.Key]bool)
 	var id int64
 	var created time.Time
 	found, err := c.conn.Query(ctx, c.server.render(presentSQL, ""), numbers(ids))
 	if err == nil {
 		_, err = pgx.ForEachRow(found, []any{&id, &created}, func() error {
-			present[outboxrow.Key{ID: uint64(id), Created: created.UTC()}] = true
+			present[outbox.Key{ID: uint64(id), Created: created.UTC()}] = true
 			return nil
 		})
 	}

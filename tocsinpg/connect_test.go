@@ -16,66 +16,65 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/tocsinpg"
-	"github.com/tocsinhq/tocsin/tocsinpg/schema"
 )
 
 // The rights that `tocsin outbox plan` and `tocsin ddl grants` print are enough for a service and a relay.
 func TestTheRightsOfThePlanAreEnough(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	service, relays, audits := s.cfg.Layout.Prefix+"s", s.cfg.Layout.Prefix+"r", s.cfg.Layout.Prefix+"a"
+	service, relays, audits := s.Config.Layout.Prefix+"s", s.Config.Layout.Prefix+"r", s.Config.Layout.Prefix+"a"
 	for _, role := range []string{service, relays, audits} {
-		s.exec("CREATE ROLE " + role + " LOGIN")
+		s.Exec("CREATE ROLE " + role + " LOGIN")
 	}
-	s.exec("REVOKE ALL ON SCHEMA public FROM public")
-	plan, err := schema.Plan(s.from.Table)
+	s.Exec("REVOKE ALL ON SCHEMA public FROM public")
+	plan, err := tocsinpg.PlanOutbox(s.From.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(plan) {
 		if _, grant, ok := strings.Cut(strings.TrimSpace(line), "GRANT "); ok {
-			s.exec(strings.NewReplacer("TO service", "TO "+service, "TO tocsin_relay", "TO "+relays, "TO tocsin_audit", "TO "+audits).Replace("GRANT " + grant))
+			s.Exec(strings.NewReplacer("TO service", "TO "+service, "TO tocsin_relay", "TO "+relays, "TO tocsin_audit", "TO "+audits).Replace("GRANT " + grant))
 		}
 	}
-	admins := s.from.DSN
+	admins := s.From.DSN
 	as := func(user string) string { return strings.Replace(admins, "//postgres@", "//"+user+"@", 1) }
-	s.from.DSN = as(relays)
+	s.From.DSN = as(relays)
 	var log devtest.Log
-	if next, err := s.session().Next(t.Context()); next == 0 || err != nil {
+	if next, err := s.Session().Next(t.Context()); next == 0 || err != nil {
 		t.Errorf("a relay reads the next id %d, %v", next, err)
 	}
 	cfg := s.config(&log)
 	cfg.GapAge = 1
 	s.relay(cfg)
-	admin := s.db
-	s.db = openDB(t, as(service))
-	tx := s.begin()
-	if err := errors.Join(s.addTx(tx, 1, "gone", tocsin.In(day)), tx.Rollback()); err != nil {
+	admin := s.DB
+	s.DB = s.openDB(as(service))
+	tx := s.Begin()
+	if err := errors.Join(s.AddTx(tx, 1, "gone", tocsin.In(day)), tx.Rollback()); err != nil {
 		t.Fatal(err)
 	}
-	s.add(1, "a", tocsin.In(day))
-	s.cancel(1)
-	s.add(1, "b", tocsin.In(day))
-	s.want(1, "a cancelled, b pending")
-	if _, err := s.db.Exec("SELECT count(*) FROM tocsin_outbox"); err == nil {
+	s.Add(1, "a", tocsin.In(day))
+	s.Cancel(1)
+	s.Add(1, "b", tocsin.In(day))
+	s.Want(1, "a cancelled, b pending")
+	if _, err := s.DB.Exec("SELECT count(*) FROM tocsin_outbox"); err == nil {
 		t.Error("the service may read the outbox")
 	}
-	s.exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('no.such', 9, 1)")
-	s.db = admin
-	s.await("one row to be left, set aside", func() bool { return s.number("SELECT count(*) FROM tocsin_outbox WHERE last_error = ''") == 0 })
+	s.Exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('no.such', 9, 1)")
+	s.DB = admin
+	s.Await("one row to be left, set aside", func() bool { return s.Number("SELECT count(*) FROM tocsin_outbox WHERE last_error = ''") == 0 })
 	for _, line := range log.Lines("outbox can't be relayed: its rows wait") {
 		t.Errorf("%v", line)
 	}
-	s.db = openDB(t, as(audits))
-	if n := s.number("SELECT count(*) FROM tocsin_outbox"); n != 1 {
+	s.DB = s.openDB(as(audits))
+	if n := s.Number("SELECT count(*) FROM tocsin_outbox"); n != 1 {
 		t.Errorf("an audit sees %d rows", n)
 	}
-	if _, err := s.db.Exec("DELETE FROM tocsin_outbox"); err == nil {
+	if _, err := s.DB.Exec("DELETE FROM tocsin_outbox"); err == nil {
 		t.Error("an audit may delete rows")
 	}
-	s.db = openDB(t, as(relays))
+	s.DB = s.openDB(as(relays))
 	for _, text := range []string{"UPDATE tocsin_outbox SET biz_id = 1", "INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('x', 1, 1)", "TRUNCATE tocsin_outbox"} {
-		if _, err := s.db.Exec(text); err == nil {
+		if _, err := s.DB.Exec(text); err == nil {
 			t.Errorf("a relay may %s", text)
 		}
 	}
@@ -112,15 +111,15 @@ func TestConfigsThatCantBeRightAreRefused(t *testing.T) {
 func TestTheAddressThatTakesWritesIsUsed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	u, err := url.Parse(s.from.DSN)
+	u, err := url.Parse(s.From.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.Host = "127.0.0.1:1," + u.Host
-	s.from.DSN = u.String()
-	s.session()
-	s.exec("ALTER DATABASE " + s.cfg.Layout.Prefix + " SET default_transaction_read_only = on")
-	if _, err := s.outbox().Session(t.Context()); err == nil || !strings.Contains(err.Error(), "read only connection") {
+	s.From.DSN = u.String()
+	s.Session()
+	s.Exec("ALTER DATABASE " + s.Config.Layout.Prefix + " SET default_transaction_read_only = on")
+	if _, err := s.Outbox().Session(t.Context()); err == nil || !strings.Contains(err.Error(), "read only connection") {
 		t.Errorf("a standby is used: %v", err)
 	}
 }
@@ -129,7 +128,7 @@ func TestTheAddressThatTakesWritesIsUsed(t *testing.T) {
 func TestAPoolerIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	u, err := url.Parse(s.from.DSN)
+	u, err := url.Parse(s.From.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +141,8 @@ func TestAPoolerIsRefused(t *testing.T) {
 	go func() { defer close(ended); pool(listener, server) }()
 	t.Cleanup(func() { _ = listener.Close(); <-ended })
 	u.Host = listener.Addr().String()
-	s.from.DSN = u.String()
-	if _, err := s.outbox().Session(t.Context()); err == nil || !strings.Contains(err.Error(), "goes through a pooler") {
+	s.From.DSN = u.String()
+	if _, err := s.Outbox().Session(t.Context()); err == nil || !strings.Contains(err.Error(), "goes through a pooler") {
 		t.Errorf("%v", err)
 	}
 }
@@ -188,18 +187,18 @@ func renumber(to io.Writer, from io.Reader) {
 func TestACopyWithTheSameIdentityIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.exec("CREATE SCHEMA copy")
-	s.exec("CREATE TABLE copy.tocsin_outbox (LIKE public.tocsin_outbox INCLUDING ALL)")
+	s.Exec("CREATE SCHEMA copy")
+	s.Exec("CREATE TABLE copy.tocsin_outbox (LIKE public.tocsin_outbox INCLUDING ALL)")
 	var comment string
-	if err := s.db.QueryRow("SELECT obj_description('public.tocsin_outbox'::regclass, 'pg_class')").Scan(&comment); err != nil {
+	if err := s.DB.QueryRow("SELECT obj_description('public.tocsin_outbox'::regclass, 'pg_class')").Scan(&comment); err != nil {
 		t.Fatal(err)
 	}
-	s.exec("COMMENT ON TABLE copy.tocsin_outbox IS '" + comment + "'")
+	s.Exec("COMMENT ON TABLE copy.tocsin_outbox IS '" + comment + "'")
 	var log devtest.Log
 	s.relay(s.config(&log))
 	log.Await(t, "outbox is relayed by this process")
-	s.from.Table = "copy.tocsin_outbox"
-	if leads, err := s.session().Lead(t.Context(), 2*time.Second); leads || err == nil || !strings.Contains(err.Error(), "another table, in database "+s.cfg.Layout.Prefix+", has the same identity") {
+	s.From.Table = "copy.tocsin_outbox"
+	if leads, err := s.Session().Lead(t.Context(), 2*time.Second); leads || err == nil || !strings.Contains(err.Error(), "another table, in database "+s.Config.Layout.Prefix+", has the same identity") {
 		t.Error(leads, err)
 	}
 	s.warns("one is a copy of the other")
@@ -209,26 +208,26 @@ func TestACopyWithTheSameIdentityIsRefused(t *testing.T) {
 func TestACopyInAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	name := s.cfg.Layout.Prefix + "_copy"
-	_ = s.db.Close() // a database in use is not copied
-	s.db = openDB(t, devtest.PostgreSQL(t, "postgres"))
-	s.exec("CREATE DATABASE " + name + " TEMPLATE " + s.cfg.Layout.Prefix)
+	name := s.Config.Layout.Prefix + "_copy"
+	_ = s.DB.Close() // a database in use is not copied
+	s.DB = s.openDB(devtest.PostgreSQL(t, "postgres"))
+	s.Exec("CREATE DATABASE " + name + " TEMPLATE " + s.Config.Layout.Prefix)
 	var log devtest.Log
 	s.relay(s.config(&log))
 	log.Await(t, "outbox is relayed by this process")
-	s.from.DSN = devtest.PostgreSQL(t, name)
-	s.warns("in database " + s.cfg.Layout.Prefix + ", has the same identity")
+	s.From.DSN = devtest.PostgreSQL(t, name)
+	s.warns("in database " + s.Config.Layout.Prefix + ", has the same identity")
 }
 
 // warns runs a relay, which logs once why it relays nothing.
 func (s *shop) warns(why string) {
-	s.tb.Helper()
+	s.TB.Helper()
 	var log devtest.Log
 	stop := s.relay(s.config(&log))
-	line := log.Await(s.tb, "outbox can't be relayed: its rows wait")
+	line := log.Await(s.TB, "outbox can't be relayed: its rows wait")
 	stop()
 	if text := fmt.Sprint(line["error"]); !strings.Contains(text, why) || len(log.Lines("outbox is relayed by this process")) > 0 {
-		s.tb.Errorf("says %q", text)
+		s.TB.Errorf("says %q", text)
 	}
 }
 
@@ -236,7 +235,7 @@ func (s *shop) warns(why string) {
 func TestASessionOfARelayEndsSoonIfItHangs(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	conn, err := tocsinpg.Connect(t.Context(), s.from)
+	conn, err := tocsinpg.Connect(t.Context(), s.From)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@
 //	In      adds, cancels and reschedules tasks in a transaction of pgx; database/sql needs only tocsin.Outbox.PostgreSQL
 //	Driver  lets a relay, in node.Config or elsewhere, read an outbox
 //
+// PlanOutbox, ApplyOutbox and VerifyOutbox are for the table of an outbox what those of package ddl are for one in MySQL or MariaDB.
+//
 // A relay needs PostgreSQL 14.1 or newer, the primary, and a connection to the server itself: behind a pooler that lends its
 // connections out per transaction, the lock of a relay would stay with a connection of the pooler. It reads one snapshot per
 // statement, at READ COMMITTED, and locks no row that a service writes.

@@ -40,8 +40,8 @@ func TestTheStatementsOfThePageAboutSQL(t *testing.T) {
 		if _, err := conn.PgConn().Exec(t.Context(), all[i]).ReadAll(); err != nil {
 			t.Fatalf("%s: %v", all[i], err)
 		}
-		s.await(want, func() bool {
-			infos, err := s.client.List(t.Context(), 120881)
+		s.Await(want, func() bool {
+			infos, err := s.Client.List(t.Context(), 120881)
 			return err == nil && len(infos) == 1 && infos[0].Payload+" "+infos[0].Status.String()+" "+string(rune('0'+infos[0].Version)) == want
 		})
 	}

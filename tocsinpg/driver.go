@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -145,4 +146,13 @@ func closeNow(conn *pgx.Conn) error {
 // whereIs names a server and its database.
 func whereIs(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("%s/%s", net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), c.Database)
+}
+
+// In adds, cancels and reschedules tasks in a transaction of pgx, through the outbox of the client's Config.Outbox, which
+// must have PostgreSQL set. All of it happens exactly if the transaction commits.
+func In(client *tocsin.Client, tx pgx.Tx) tocsin.OutboxTx {
+	return client.OutboxTx(func(ctx context.Context, statement string, args ...any) error {
+		_, err := tx.Exec(ctx, statement, args...)
+		return err
+	})
 }

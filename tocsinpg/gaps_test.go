@@ -58,12 +58,12 @@ func TestAGapIsSettledWhenItsTransactionHasEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			writer, session := s.pgx(), s.session()
-			fill := func(text string) string { return strings.ReplaceAll(text, "{name}", s.cfg.Layout.Prefix) }
+			writer, session := s.pgx(), s.Session()
+			fill := func(text string) string { return strings.ReplaceAll(text, "{name}", s.Config.Layout.Prefix) }
 			for _, text := range c.first {
 				run(t, writer, fill(text))
 			}
-			s.add(2, "higher", tocsin.In(day))
+			s.Add(2, "higher", tocsin.In(day))
 			since, err := session.Writers(t.Context())
 			if err != nil || len(since) != 1 {
 				t.Fatal(since, err)
@@ -90,19 +90,19 @@ func TestAGapIsSettledWhenItsTransactionHasEnded(t *testing.T) {
 func TestAGapWhoseTriggerWaitsIsNotSettled(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.exec(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+	s.Exec(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
 		IF NEW.biz_id = 99 THEN PERFORM pg_advisory_xact_lock(1); END IF;
 		RETURN NEW;
 	END$$`)
-	s.exec("CREATE TRIGGER hold BEFORE INSERT ON tocsin_outbox FOR EACH ROW EXECUTE FUNCTION hold()")
-	holder, writer, session := s.pgx(), s.pgx(), s.session()
+	s.Exec("CREATE TRIGGER hold BEFORE INSERT ON tocsin_outbox FOR EACH ROW EXECUTE FUNCTION hold()")
+	holder, writer, session := s.pgx(), s.pgx(), s.Session()
 	run(t, holder, "SELECT pg_advisory_lock(1)")
 	done := make(chan error, 1)
 	go func() { _, err := writer.Exec(context.Background(), insertSQL); done <- err }()
-	s.await("the trigger to wait", func() bool {
-		return s.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 1
+	s.Await("the trigger to wait", func() bool {
+		return s.Number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 1
 	})
-	s.add(2, "higher", tocsin.In(day))
+	s.Add(2, "higher", tocsin.In(day))
 	rows, err := session.Read(t.Context(), []outbox.Range{{First: 0, Last: math.MaxUint64}}, 10, nil)
 	if err != nil || len(rows) != 1 || rows[0].ID != 2 {
 		t.Fatal(rows, err)
@@ -127,17 +127,17 @@ func TestAGapWhoseTriggerWaitsIsNotSettled(t *testing.T) {
 func TestLaterTransactionsKeepNoGapOpen(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	tx := s.begin()
-	if err := s.addTx(tx, 1, "gone", tocsin.In(day)); err != nil {
+	tx := s.Begin()
+	if err := s.AddTx(tx, 1, "gone", tocsin.In(day)); err != nil {
 		t.Fatal(err)
 	}
-	s.add(2, "higher", tocsin.In(day))
-	session := s.session()
+	s.Add(2, "higher", tocsin.In(day))
+	session := s.Session()
 	since, err := session.Writers(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.addTx(s.begin(), 3, "later", tocsin.In(day)); err != nil { // stays open
+	if err := s.AddTx(s.Begin(), 3, "later", tocsin.In(day)); err != nil { // stays open
 		t.Fatal(err)
 	}
 	if settled(t, session, since) {
@@ -159,19 +159,19 @@ func TestAPreparedTransactionIsMovedWhenItCommits(t *testing.T) {
 	cfg := s.config(&log)
 	cfg.Whole, cfg.GapAge = 20*time.Millisecond, time.Millisecond
 	s.relay(cfg)
-	conn, name := s.pgx(), s.cfg.Layout.Prefix
+	conn, name := s.pgx(), s.Config.Layout.Prefix
 	run(t, conn, "BEGIN")
 	run(t, conn, insertSQL)
-	s.add(2, "before", tocsin.In(day))
-	s.want(2, "before pending")
+	s.Add(2, "before", tocsin.In(day))
+	s.Want(2, "before pending")
 	run(t, conn, "PREPARE TRANSACTION '"+name+"'")
 	for order := uint64(3); order < 40; order++ {
-		s.add(order, "x", tocsin.In(day))
-		s.want(order, "x pending")
+		s.Add(order, "x", tocsin.In(day))
+		s.Want(order, "x pending")
 	}
 	run(t, conn, "COMMIT PREPARED '"+name+"'")
-	s.want(99, " pending")
-	s.rows(0)
+	s.Want(99, " pending")
+	s.Rows(0)
 }
 
 // The next id is that of the sequence, drawn or not; a user without the right to read it is told none.
@@ -184,44 +184,44 @@ func TestTheNextIDIsThatOfTheSequence(t *testing.T) {
 			t.Errorf("next id %d, %v, want %d", got, err, want)
 		}
 	}
-	session := s.session()
+	session := s.Session()
 	next(session, 1) // none was drawn
-	s.add(1, "x", tocsin.In(day))
+	s.Add(1, "x", tocsin.In(day))
 	next(session, 2)
-	if err := s.addTx(s.begin(), 2, "open", tocsin.In(day)); err != nil {
+	if err := s.AddTx(s.Begin(), 2, "open", tocsin.In(day)); err != nil {
 		t.Fatal(err)
 	}
 	next(session, 3)
-	other := s.cfg.Layout.Prefix + "_other"
-	s.exec("CREATE ROLE " + other + " LOGIN")
-	t.Cleanup(func() { s.exec("DROP OWNED BY " + other); s.exec("DROP ROLE " + other) })
-	s.exec("GRANT SELECT, DELETE ON tocsin_outbox TO " + other)
-	s.from.DSN = strings.Replace(s.from.DSN, "postgres@", other+"@", 1)
-	next(s.session(), 0)
+	other := s.Config.Layout.Prefix + "_other"
+	s.Exec("CREATE ROLE " + other + " LOGIN")
+	t.Cleanup(func() { s.Exec("DROP OWNED BY " + other); s.Exec("DROP ROLE " + other) })
+	s.Exec("GRANT SELECT, DELETE ON tocsin_outbox TO " + other)
+	s.From.DSN = strings.Replace(s.From.DSN, "postgres@", other+"@", 1)
+	next(s.Session(), 0)
 }
 
 // A relay that may not read the sequence says so, and leaves the note of where a turn may begin to those that may.
 func TestARelaySaysThatItMayNotReadTheSequence(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.add(1, "x", tocsin.In(day))
-	identity := s.session().Identity
-	for database := range s.cfg.Layout.Databases {
-		if err := seam.MoverOf(s.client).NoteSettled(t.Context(), identity, database, 1, true); err != nil {
+	s.Add(1, "x", tocsin.In(day))
+	identity := s.Session().Identity
+	for database := range s.Config.Layout.Databases {
+		if err := seam.MoverOf(s.Client).NoteSettled(t.Context(), identity, database, 1, true); err != nil {
 			t.Fatal(err)
 		}
 	}
-	other := s.cfg.Layout.Prefix + "_other"
-	s.exec("CREATE ROLE " + other + " LOGIN")
-	t.Cleanup(func() { s.exec("DROP OWNED BY " + other); s.exec("DROP ROLE " + other) })
-	s.exec("GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON tocsin_outbox TO " + other)
-	s.from.DSN = strings.Replace(s.from.DSN, "postgres@", other+"@", 1)
+	other := s.Config.Layout.Prefix + "_other"
+	s.Exec("CREATE ROLE " + other + " LOGIN")
+	t.Cleanup(func() { s.Exec("DROP OWNED BY " + other); s.Exec("DROP ROLE " + other) })
+	s.Exec("GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON tocsin_outbox TO " + other)
+	s.From.DSN = strings.Replace(s.From.DSN, "postgres@", other+"@", 1)
 	var log devtest.Log
 	stop := s.relay(s.config(&log))
 	log.Await(t, "the next id of the outbox can't be read: the relay begins at the first id, see `tocsin outbox verify`")
-	s.want(1, "x pending")
+	s.Want(1, "x pending")
 	stop()
-	if below, err := seam.MoverOf(s.client).SettledBelow(t.Context(), identity); below != 1 || err != nil {
+	if below, err := seam.MoverOf(s.Client).SettledBelow(t.Context(), identity); below != 1 || err != nil {
 		t.Errorf("settled below %d, %v", below, err)
 	}
 }
@@ -230,7 +230,7 @@ func TestARelaySaysThatItMayNotReadTheSequence(t *testing.T) {
 func TestTheLockIsOneForEachOutboxAndEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	first, second := s.session(), s.session()
+	first, second := s.Session(), s.Session()
 	for _, c := range []struct {
 		session *outbox.Session
 		want    bool
@@ -240,19 +240,19 @@ func TestTheLockIsOneForEachOutboxAndEndsWithItsSession(t *testing.T) {
 		}
 	}
 	first.Close()
-	s.await("the lock to be free", func() bool { got, err := second.Lead(t.Context(), time.Second); return got && err == nil })
+	s.Await("the lock to be free", func() bool { got, err := second.Lead(t.Context(), time.Second); return got && err == nil })
 }
 
 // The server ends the session of a relay that hangs.
 func TestARelayThatHangsLosesTheLock(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	hangs, next := s.session(), s.session()
+	hangs, next := s.Session(), s.Session()
 	if got, err := hangs.Lead(t.Context(), 0); !got || err != nil {
 		t.Fatal(got, err)
 	}
 	begin := time.Now()
-	s.await("the lock to be free", func() bool { got, err := next.Lead(t.Context(), 2*time.Second); return got && err == nil })
+	s.Await("the lock to be free", func() bool { got, err := next.Lead(t.Context(), 2*time.Second); return got && err == nil })
 	if waited := time.Since(begin); waited < outbox.WaitTimeout/2 {
 		t.Errorf("the lock was free after %s", waited)
 	}
@@ -265,17 +265,17 @@ func TestARelayThatHangsLosesTheLock(t *testing.T) {
 func TestManyRangesAreReadInOrder(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) SELECT 'order.close', n, 1 FROM generate_series(1, 20000) AS n")
-	s.exec("DELETE FROM tocsin_outbox WHERE id % 10 = 0")
+	s.Exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) SELECT 'order.close', n, 1 FROM generate_series(1, 20000) AS n")
+	s.Exec("DELETE FROM tocsin_outbox WHERE id % 10 = 0")
 	for _, statistics := range []string{"none", "of all rows"} {
 		if statistics != "none" {
-			s.exec("ANALYZE tocsin_outbox")
+			s.Exec("ANALYZE tocsin_outbox")
 		}
 		var ranges []outbox.Range
 		for id := uint64(1); id < 20000; id += 4 {
 			ranges = append(ranges, outbox.Range{First: id, Last: id + 1})
 		}
-		rows, err := s.session().Read(t.Context(), ranges, 1000, nil)
+		rows, err := s.Session().Read(t.Context(), ranges, 1000, nil)
 		if err != nil || len(rows) != 1000 {
 			t.Fatal(len(rows), err)
 		}
@@ -291,20 +291,20 @@ func TestManyRangesAreReadInOrder(t *testing.T) {
 func TestARelayWaitsForNoTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.exec("INSERT INTO orders VALUES (1, 'placed')")
+	s.Exec("INSERT INTO orders VALUES (1, 'placed')")
 	var log devtest.Log
 	s.relay(s.config(&log))
-	s.in(func(tx *sql.Tx) error {
+	s.In(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("UPDATE orders SET state = 'paid'"); err != nil {
 			return err
 		}
-		if err := s.addTx(tx, 1, "mine", tocsin.In(day)); err != nil {
+		if err := s.AddTx(tx, 1, "mine", tocsin.In(day)); err != nil {
 			return err
 		}
-		s.add(2, "other", tocsin.In(day))
-		s.want(2, "other pending")
+		s.Add(2, "other", tocsin.In(day))
+		s.Want(2, "other pending")
 		return nil
 	})
-	s.want(1, "mine pending")
-	s.rows(0)
+	s.Want(1, "mine pending")
+	s.Rows(0)
 }

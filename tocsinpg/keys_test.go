@@ -13,14 +13,14 @@ import (
 func TestHeadersAndKeysGoThroughPostgreSQL(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.in(func(tx *sql.Tx) error {
-		_, err := s.client.AddManyTx(t.Context(), tx, []tocsin.NewTask{
+	s.In(func(tx *sql.Tx) error {
+		_, err := s.Client.AddManyTx(t.Context(), tx, []tocsin.NewTask{
 			closeOrder.NewKey("ord_ü", "x", tocsin.In(day)).Header("tenant", "ü \x00\\'"), closeOrder.New(5, "y", tocsin.In(day)),
 		})
-		return errors.Join(err, func() error { _, err := s.client.CancelTx(t.Context(), tx, closeOrder.OfKey("ord_ü")); return err }())
+		return errors.Join(err, func() error { _, err := s.Client.CancelTx(t.Context(), tx, closeOrder.OfKey("ord_ü")); return err }())
 	})
-	s.exec("INSERT INTO tocsin_outbox (biz_type, biz_key, delay_ms, headers) VALUES ('order.close', 'ord_1', 1, '{\"a\":\"b\"}')")
-	rows, err := s.session().Read(t.Context(), []outbox.Range{{First: 0, Last: math.MaxUint64}}, 10, nil)
+	s.Exec("INSERT INTO tocsin_outbox (biz_type, biz_key, delay_ms, headers) VALUES ('order.close', 'ord_1', 1, '{\"a\":\"b\"}')")
+	rows, err := s.Session().Read(t.Context(), []outbox.Range{{First: 0, Last: math.MaxUint64}}, 10, nil)
 	if err != nil || len(rows) != 4 {
 		t.Fatal(rows, err)
 	}
@@ -36,16 +36,16 @@ func TestHeadersAndKeysGoThroughPostgreSQL(t *testing.T) {
 		}
 	}
 	for name, values := range map[string]string{"both": "5, 'k'", "neither": "0, ''", "a key of 66 bytes": "0, repeat('ü', 33)"} {
-		if _, err := s.db.Exec("INSERT INTO tocsin_outbox (op, biz_type, biz_id, biz_key) VALUES ('cancel', 'order.close', " + values + ")"); err == nil {
+		if _, err := s.DB.Exec("INSERT INTO tocsin_outbox (op, biz_type, biz_id, biz_key) VALUES ('cancel', 'order.close', " + values + ")"); err == nil {
 			t.Errorf("the server takes a row with %s", name)
 		}
 	}
-	tx, err := s.db.Begin()
+	tx, err := s.DB.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if _, err := s.client.AddTx(t.Context(), tx, closeOrder.NewKey("a\x00", "x", tocsin.In(day))); !errors.Is(err, tocsin.ErrInvalid) {
+	if _, err := s.Client.AddTx(t.Context(), tx, closeOrder.NewKey("a\x00", "x", tocsin.In(day))); !errors.Is(err, tocsin.ErrInvalid) {
 		t.Errorf("a key with a zero byte: %v", err)
 	}
 }

@@ -2,15 +2,12 @@ package tocsinpg
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -26,7 +23,7 @@ func (s *server) Close() error { return nil }
 // String names the outbox in errors.
 func (s *server) String() string { return "outbox " + s.table + " on " + whereIs(s.settings) }
 
-func (s *server) quoted() string { return outboxrow.QuotedPostgreSQL(s.table) }
+func (s *server) quoted() string { return outbox.QuotedPostgreSQL(s.table) }
 
 // Session connects and reads the outbox's identity. The caller closes the session.
 func (s *server) Session(ctx context.Context) (*outbox.Session, error) {
@@ -52,7 +49,7 @@ func (s *server) connect(ctx context.Context) (*conn, error) {
 }
 
 // List returns rows with ids above after, at most limit: all, or those that were set aside.
-func (s *server) List(ctx context.Context, after uint64, limit int, stuck bool) ([]outboxrow.Row, error) {
+func (s *server) List(ctx context.Context, after uint64, limit int, stuck bool) ([]outbox.Row, error) {
 	c, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -88,16 +85,12 @@ func (s *server) change(ctx context.Context, tried, statement string, ids []uint
 	return int(done.RowsAffected()), err
 }
 
-// undefinedTable is PostgreSQL's code for a table that is not there.
-const undefinedTable = "42P01"
-
 // wrap says what was tried.
 func (s *server) wrap(tried string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var said *pgconn.PgError
-	if errors.As(err, &said) && said.Code == undefinedTable {
+	if code(err) == noTable {
 		return fmt.Errorf("%s %s: %w: run `tocsin outbox apply`", tried, s, err)
 	}
 	return fmt.Errorf("%s %s: %w", tried, s, err)

@@ -23,7 +23,7 @@ func TestTransactionsOfPgx(t *testing.T) {
 	conn := s.pgx()
 	ctx := t.Context()
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		in := tocsinpg.In(s.client, tx)
+		in := tocsinpg.In(s.Client, tx)
 		added, err := in.Add(ctx, closeOrder.New(1, "a", tocsin.In(day)).Dedup("once"))
 		if added != (tocsin.Added{Relayed: true}) || err != nil {
 			t.Errorf("%+v, %v", added, err)
@@ -47,19 +47,19 @@ func TestTransactionsOfPgx(t *testing.T) {
 	}
 	gone := errors.New("the order is not placed")
 	if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		_, err := tocsinpg.In(s.client, tx).Add(ctx, closeOrder.New(4, "gone", tocsin.In(day)))
+		_, err := tocsinpg.In(s.Client, tx).Add(ctx, closeOrder.New(4, "gone", tocsin.In(day)))
 		return errors.Join(err, gone)
 	}); !errors.Is(err, gone) {
 		t.Fatal(err)
 	}
-	s.want(1, "a pending")
-	s.want(2, "b cancelled")
-	s.await("3 to be rescheduled", func() bool {
-		infos, err := s.client.List(ctx, 3)
+	s.Want(1, "a pending")
+	s.Want(2, "b cancelled")
+	s.Await("3 to be rescheduled", func() bool {
+		infos, err := s.Client.List(ctx, 3)
 		return err == nil && len(infos) == 1 && infos[0].Version == 1
 	})
-	s.rows(0)
-	if got := s.tasks(4); got != "" {
+	s.Rows(0)
+	if got := s.Tasks(4); got != "" {
 		t.Errorf("of a transaction that was rolled back: %s", got)
 	}
 }
@@ -69,7 +69,7 @@ func TestARefusalLeavesTheTransactionUsable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	ctx := t.Context()
-	s.in(func(tx *sql.Tx) error {
+	s.In(func(tx *sql.Tx) error {
 		for what, c := range map[string]struct {
 			task tocsin.NewTask
 			want error
@@ -81,19 +81,19 @@ func TestARefusalLeavesTheTransactionUsable(t *testing.T) {
 			"a long payload":      {closeOrder.New(1, strings.Repeat("x", tocsin.MaxPayload+1), tocsin.In(day)), tocsin.ErrInvalid},
 			"an unknown biz type": {tocsin.Define[string]("no.such").New(1, "a", tocsin.In(day)), tocsin.ErrUnknownBizType},
 		} {
-			if _, err := s.client.AddTx(ctx, tx, c.task); !errors.Is(err, c.want) {
+			if _, err := s.Client.AddTx(ctx, tx, c.task); !errors.Is(err, c.want) {
 				t.Errorf("AddTx, %s: %v", what, err)
 			}
-			if _, err := s.client.AddManyTx(ctx, tx, []tocsin.NewTask{closeOrder.New(5, "good", tocsin.In(day)), c.task}); !errors.Is(err, c.want) {
+			if _, err := s.Client.AddManyTx(ctx, tx, []tocsin.NewTask{closeOrder.New(5, "good", tocsin.In(day)), c.task}); !errors.Is(err, c.want) {
 				t.Errorf("AddManyTx, %s: %v", what, err)
 			}
 		}
-		if _, err := s.client.CancelTx(ctx, tx, tocsin.ByID(1<<40)); !errors.Is(err, tocsin.ErrOtherServer) {
+		if _, err := s.Client.CancelTx(ctx, tx, tocsin.ByID(1<<40)); !errors.Is(err, tocsin.ErrOtherServer) {
 			t.Error(err)
 		}
-		return s.addTx(tx, 1, "kept", tocsin.In(day))
+		return s.AddTx(tx, 1, "kept", tocsin.In(day))
 	})
-	s.rows(1)
+	s.Rows(1)
 }
 
 func TestAnOutboxOfTheWrongKindIsNamed(t *testing.T) {
@@ -113,9 +113,9 @@ func TestAnOutboxOfTheWrongKindIsNamed(t *testing.T) {
 		return tx
 	}
 	with := func(o tocsin.Outbox) *tocsin.Client {
-		cfg := s.cfg
+		cfg := s.Config
 		cfg.Outbox = o
-		return s.open(cfg)
+		return s.Open(cfg)
 	}
 	const here = "public.tocsin_outbox"
 	for name, c := range map[string]struct {
@@ -123,12 +123,12 @@ func TestAnOutboxOfTheWrongKindIsNamed(t *testing.T) {
 		on     *sql.DB
 		want   string
 	}{
-		"PostgreSQL, and the transaction is on MySQL": {s.client, business, "this transaction is on MySQL or MariaDB"},
-		"MySQL, and the transaction is on PostgreSQL": {with(tocsin.Outbox{Table: here}), s.db, "set Config.Outbox.PostgreSQL"},
-		"none, and the transaction is on PostgreSQL":  {with(tocsin.Outbox{}), s.db, "this transaction is on PostgreSQL"},
-		"missing":            {with(tocsin.Outbox{Table: "public.nowhere", PostgreSQL: true}), s.db, "run `tocsin outbox apply`"},
-		"in another schema":  {with(tocsin.Outbox{Table: "nowhere.tocsin_outbox", PostgreSQL: true}), s.db, "run `tocsin outbox apply`"},
-		"in the search_path": {with(tocsin.Outbox{Table: "tocsin_outbox", PostgreSQL: true}), s.db, ""},
+		"PostgreSQL, and the transaction is on MySQL": {s.Client, business, "this transaction is on MySQL or MariaDB"},
+		"MySQL, and the transaction is on PostgreSQL": {with(tocsin.Outbox{Table: here}), s.DB, "set Config.Outbox.PostgreSQL"},
+		"none, and the transaction is on PostgreSQL":  {with(tocsin.Outbox{}), s.DB, "this transaction is on PostgreSQL"},
+		"missing":            {with(tocsin.Outbox{Table: "public.nowhere", PostgreSQL: true}), s.DB, "run `tocsin outbox apply`"},
+		"in another schema":  {with(tocsin.Outbox{Table: "nowhere.tocsin_outbox", PostgreSQL: true}), s.DB, "run `tocsin outbox apply`"},
+		"in the search_path": {with(tocsin.Outbox{Table: "tocsin_outbox", PostgreSQL: true}), s.DB, ""},
 	} {
 		_, err := c.client.AddTx(t.Context(), open(c.on), closeOrder.New(1, "x", tocsin.In(day)))
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), c.want)) {
@@ -157,38 +157,38 @@ func TestAnOutboxOfTheWrongKindIsNamed(t *testing.T) {
 func TestServicesBehindAPooler(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.db = openDB(t, s.from.DSN+"&default_query_exec_mode=simple_protocol")
+	s.DB = s.openDB(s.From.DSN + "&default_query_exec_mode=simple_protocol")
 	tasks := make([]tocsin.NewTask, 700)
 	for i := range tasks {
 		tasks[i] = closeOrder.New(uint64(i+1), strings.Repeat("'\\ü", i), tocsin.In(day)).Dedup("a'\\")
 	}
-	s.in(func(tx *sql.Tx) error { _, err := s.client.AddManyTx(t.Context(), tx, tasks); return err })
-	if n := s.number("SELECT count(*) FROM tocsin_outbox WHERE char_length(attribute) = 3 * (biz_id - 1) AND dedup_key = $1", "a'\\"); n != len(tasks) {
+	s.In(func(tx *sql.Tx) error { _, err := s.Client.AddManyTx(t.Context(), tx, tasks); return err })
+	if n := s.Number("SELECT count(*) FROM tocsin_outbox WHERE char_length(attribute) = 3 * (biz_id - 1) AND dedup_key = $1", "a'\\"); n != len(tasks) {
 		t.Errorf("%d rows, want %d", n, len(tasks))
 	}
-	s.cancel(1)
-	s.rows(len(tasks) + 1)
+	s.Cancel(1)
+	s.Rows(len(tasks) + 1)
 }
 
 // TestATransactionOfPostgreSQLCompletesNoTask, applies no schedule, and goes on: the calls send nothing that PostgreSQL refuses.
 func TestATransactionOfPostgreSQLCompletesNoTask(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	added, err := s.client.Add(t.Context(), closeOrder.New(7, "x", tocsin.In(day)))
+	added, err := s.Client.Add(t.Context(), closeOrder.New(7, "x", tocsin.In(day)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := s.client.Get(t.Context(), added.JobID)
+	info, err := s.Client.Get(t.Context(), added.JobID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	schedules, err := schedule.Open(t.Context(), s.cfg)
+	schedules, err := schedule.Open(t.Context(), s.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = schedules.Close() })
 	for name, level := range map[string]sql.IsolationLevel{"read committed": sql.LevelReadCommitted, "serializable": sql.LevelSerializable} {
-		tx, err := s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+		tx, err := s.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestATransactionOfPostgreSQLCompletesNoTask(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if after, err := s.client.Get(t.Context(), added.JobID); err != nil || after.Status != tocsin.Pending {
+	if after, err := s.Client.Get(t.Context(), added.JobID); err != nil || after.Status != tocsin.Pending {
 		t.Errorf("%+v, %v", after, err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // RequireAdded fails the test unless a transaction that is not committed has added a task, which it has not cancelled again:
@@ -94,9 +94,9 @@ FROM %s t JOIN %s.biz_type b ON b.number = t.biz_type WHERE t.status = 0`, layou
 
 // outboxSQL reads the rows of an outbox.
 func outboxSQL(o tocsin.Outbox) string {
-	table, text := outboxrow.Quoted(o.Table), "CHAR"
+	table, text := outbox.Quoted(o.Table), "CHAR"
 	if o.PostgreSQL {
-		table, text = outboxrow.QuotedPostgreSQL(o.Table), "TEXT"
+		table, text = outbox.QuotedPostgreSQL(o.Table), "TEXT"
 	}
 	return "SELECT id, 0, op, biz_type, CAST(biz_id AS " + text + "), biz_key, due_time, delay_ms, dedup_key, headers, attribute, created FROM " + table + " ORDER BY id"
 }
@@ -118,9 +118,9 @@ func news(ctx context.Context, tx, others queryer, query string) ([]tocsin.Info,
 		if slices.ContainsFunc(before, func(b row) bool { return b.id == r.id }) {
 			continue
 		}
-		if r.op != outboxrow.Add { // a cancel, or a reschedule
+		if r.op != outbox.Add { // a cancel, or a reschedule
 			added = slices.DeleteFunc(added, func(i tocsin.Info) bool {
-				return r.op == outboxrow.Cancel && i.BizType == r.BizType && i.BizID == r.BizID && i.BizKey == r.BizKey
+				return r.op == outbox.Cancel && i.BizType == r.BizType && i.BizID == r.BizID && i.BizKey == r.BizKey
 			})
 			continue
 		}

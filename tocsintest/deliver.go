@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // Handler is what node.Handle takes.
@@ -93,7 +93,7 @@ func stored[T any](biz tocsin.BizType[T], payload T, options []Option) (tocsin.T
 		Created:    now,
 		Modified:   now,
 	}
-	if v := biz.PayloadVersion(); v >= payloadmark.First {
+	if v := biz.PayloadVersion(); v >= client.FirstMarked {
 		info.PayloadVersion = v
 	}
 	for _, option := range options {

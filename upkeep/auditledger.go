@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/store"
@@ -104,7 +103,7 @@ func (p *outboxPart) outbox(ctx context.Context, box *outbox.Outbox) error {
 }
 
 // oldRows returns the rows that have waited for longer than the bound, without their payload.
-func (p *outboxPart) oldRows(ctx context.Context, box *outbox.Outbox) (old []outboxrow.Row, err error) {
+func (p *outboxPart) oldRows(ctx context.Context, box *outbox.Outbox) (old []outbox.Row, err error) {
 	after := uint64(0)
 	err = paged(ctx, func() (bool, error) {
 		began := time.Now()
@@ -128,15 +127,15 @@ func (p *outboxPart) oldRows(ctx context.Context, box *outbox.Outbox) (old []out
 
 // still counts old rows that are in the outbox still, unless the ledger knows them: these are moved, and only have to be
 // deleted.
-func (p *outboxPart) still(ctx context.Context, box *outbox.Outbox, old []outboxrow.Row) error {
+func (p *outboxPart) still(ctx context.Context, box *outbox.Outbox, old []outbox.Row) error {
 	session, err := box.Session(ctx)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	byDatabase := map[int][]outboxrow.Row{}
+	byDatabase := map[int][]outbox.Row{}
 	for some := range slices.Chunk(old, outboxPage) {
-		keys := make([]outboxrow.Key, len(some))
+		keys := make([]outbox.Key, len(some))
 		for i, row := range some {
 			keys[i] = row.Key
 		}
@@ -161,7 +160,7 @@ func (p *outboxPart) still(ctx context.Context, box *outbox.Outbox, old []outbox
 }
 
 // unmoved counts rows for one database that do not stand in its ledger.
-func (p *outboxPart) unmoved(ctx context.Context, identity string, database int, rows []outboxrow.Row) error {
+func (p *outboxPart) unmoved(ctx context.Context, identity string, database int, rows []outbox.Row) error {
 	keys := make([]store.RelayedKey, len(rows))
 	for i, row := range rows {
 		keys[i] = store.RelayedKey{Outbox: identity, ID: row.ID, Created: row.Created.UTC().Format("2006-01-02 15:04:05.000000")}

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -50,7 +51,7 @@ func TestBizListAndShow(t *testing.T) {
 		"coupon.remind  2       callback  https://example.com/hook  30s      16        64           paused")
 	shown := s.run("biz", "show", "order.close").ok(t)
 	policies, err := biztype.Parse([]byte(shown), "shown")
-	if err != nil || len(policies) != 1 || policies[0].Attempts != 3 || policies[0].Timeout.D() != biztype.DefaultTimeout {
+	if err != nil || len(policies) != 1 || policies[0].Attempts != 3 || policies[0].Timeout.D() != 30*time.Second {
 		t.Errorf("what is shown can't be applied: %v\n%s", err, shown)
 	}
 	p := decode[biztype.Policy](t, s.run("biz", "show", "coupon.remind", "--json"))

@@ -12,10 +12,8 @@ import (
 
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/tocsinpg"
-	"github.com/tocsinhq/tocsin/tocsinpg/schema"
 )
 
 // envOutbox names the variable with the DSN of a business server.
@@ -31,7 +29,7 @@ type outboxFlags struct{ dsn, table, name string }
 
 func (f *outboxFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.dsn, "dsn", "", "the business server, user:password@tcp(host:port)/, or postgres://user:password@host:port/database (default $"+envOutbox+", then the outbox of the config)")
-	cmd.Flags().StringVar(&f.table, "table", "", "the table, as shop."+outboxrow.DefaultTable+" (default "+outboxrow.DefaultTable+" in the database of the DSN; in PostgreSQL public."+outboxrow.DefaultTable+")")
+	cmd.Flags().StringVar(&f.table, "table", "", "the table, as shop."+outbox.DefaultTable+" (default "+outbox.DefaultTable+" in the database of the DSN; in PostgreSQL public."+outbox.DefaultTable+")")
 	cmd.Flags().StringVar(&f.name, "outbox", "", "name of an outbox of the config (default: the only one)")
 }
 
@@ -50,10 +48,10 @@ func (f outboxFlags) one(a *app) (outbox.Config, error) {
 		within = "public"
 	}
 	if cfg.Table == "" && within != "" {
-		cfg.Table = within + "." + outboxrow.DefaultTable
+		cfg.Table = within + "." + outbox.DefaultTable
 	}
 	if cfg.Table == "" {
-		return outbox.Config{}, usage("name the table: --table shop.%s", outboxrow.DefaultTable)
+		return outbox.Config{}, usage("name the table: --table shop.%s", outbox.DefaultTable)
 	}
 	if err := cfg.Validate(); err != nil {
 		return cfg, usageError{err}
@@ -124,7 +122,7 @@ func (a *app) planOutbox(f outboxFlags, postgres bool) error {
 	var text string
 	var err error
 	if postgres || target.OnPostgreSQL() {
-		text, err = schema.Plan(target.Table)
+		text, err = tocsinpg.PlanOutbox(target.Table)
 	} else {
 		text, err = ddl.PlanOutbox(asDDL(target))
 	}
@@ -157,7 +155,7 @@ func newOutboxApply(a *app) *cobra.Command {
 			}
 			var created bool
 			if target.OnPostgreSQL() {
-				created, err = schema.Apply(cmd.Context(), target)
+				created, err = tocsinpg.ApplyOutbox(cmd.Context(), target)
 			} else {
 				created, err = ddl.ApplyOutbox(cmd.Context(), asDDL(target))
 			}
@@ -187,7 +185,7 @@ func newOutboxVerify(a *app) *cobra.Command {
 			}
 			var found []ddl.Finding
 			if target.OnPostgreSQL() {
-				found, err = schema.Verify(cmd.Context(), target)
+				found, err = tocsinpg.VerifyOutbox(cmd.Context(), target)
 			} else {
 				found, err = ddl.VerifyOutbox(cmd.Context(), asDDL(target))
 			}

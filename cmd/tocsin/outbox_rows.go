@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -59,7 +58,7 @@ func newOutboxList(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) printRows(rows []outboxrow.Row) error {
+func (a *app) printRows(rows []outbox.Row) error {
 	list := make([]outboxRow, len(rows))
 	for i, r := range rows {
 		list[i] = outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, r.Dedup, r.Headers, r.Payload, r.Created, r.Attempts, r.LastError}

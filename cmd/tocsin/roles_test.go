@@ -16,8 +16,8 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -562,11 +562,11 @@ func (u *roleUser) actRelay() error {
 	}
 	defer func() { _ = c.Close() }()
 	soon := time.Second
-	var rows []outboxrow.Row
+	var rows []outbox.Row
 	for bizID := uint64(1); bizID <= 8; bizID++ {
-		for _, op := range []string{outboxrow.Add, outboxrow.Add, outboxrow.Reschedule, outboxrow.Cancel} {
-			row := outboxrow.Row{
-				Key: outboxrow.Key{ID: uint64(len(rows) + 1), Created: time.Now().UTC().Truncate(time.Microsecond)},
+		for _, op := range []string{outbox.Add, outbox.Add, outbox.Reschedule, outbox.Cancel} {
+			row := outbox.Row{
+				Key: outbox.Key{ID: uint64(len(rows) + 1), Created: time.Now().UTC().Truncate(time.Microsecond)},
 				Op:  op, BizType: "order.close", BizID: bizID, Delay: &soon, Dedup: "k", Read: time.Now(), Answered: time.Now(),
 			}
 			rows = append(rows, row)
@@ -574,12 +574,12 @@ func (u *roleUser) actRelay() error {
 	}
 	for range 2 {
 		for _, row := range rows {
-			if got := seam.MoverOf(c).Move(u.t.Context(), "outbox", []outboxrow.Row{row}); got[0].Err != nil {
+			if got := seam.MoverOf(c).Move(u.t.Context(), "outbox", []outbox.Row{row}); got[0].Err != nil {
 				return got[0].Err
 			}
 		}
 	}
-	none := func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error) { return nil, nil }
+	none := func(context.Context, []outbox.Key) (map[outbox.Key]bool, error) { return nil, nil }
 	for _, past := range []string{"gmt_create = gmt_create - INTERVAL 1 HOUR", "gone = gone - INTERVAL 1 HOUR"} {
 		for db := range u.layout.Databases {
 			u.exec("UPDATE " + u.layout.Database(db) + ".relayed SET " + past)

@@ -16,7 +16,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/tocsinpg"
-	"github.com/tocsinhq/tocsin/tocsinpg/schema"
 )
 
 // shop is a business server: a database with orders and an outbox, on MySQL, MariaDB or PostgreSQL. Services and relays
@@ -100,7 +99,7 @@ func (b *shop) config() outbox.Config {
 func (b *shop) apply(ctx context.Context) error {
 	var err error
 	if cfg := b.config(); b.postgres != nil {
-		_, err = schema.Apply(ctx, cfg)
+		_, err = tocsinpg.ApplyOutbox(ctx, cfg)
 	} else {
 		_, err = ddl.ApplyOutbox(ctx, ddl.Outbox{DSN: cfg.DSN, Table: cfg.Table})
 	}

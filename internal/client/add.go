@@ -75,7 +75,7 @@ func (c *Client) addOnce(ctx context.Context, s *server, r *Row, maybe bool) (ad
 		return Added{}, false, err
 	}
 	defer conn.Close()
-	if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(r.table)); err != nil {
+	if err := s.admit(ctx, conn, c.layout.DatabaseOf(r.table)); err != nil {
 		return Added{}, false, err
 	}
 	err = mysql.Retry(ctx, func() error { return c.insert(ctx, conn, r) })

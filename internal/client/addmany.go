@@ -41,7 +41,7 @@ func (c *Client) AddMany(ctx context.Context, rows []Row) error {
 // addAll stores the rows of one server, several chunks at a time. The layout is
 // read anew: the statements of a chunk can't check it.
 func (c *Client) addAll(ctx context.Context, s *server, rows []*Row) {
-	f, err := s.seen(ctx, c.want)
+	f, err := s.seen(ctx)
 	if err != nil {
 		fail(rows, err)
 		return

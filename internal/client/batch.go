@@ -187,7 +187,7 @@ func (b *batch) once(ctx context.Context, rows []*Row, maybe bool) (sent bool, e
 		return false, err
 	}
 	defer conn.Close()
-	if err := b.server.admit(ctx, conn, b.client.want, b.databases(rows)...); err != nil {
+	if err := b.server.admit(ctx, conn, b.databases(rows)...); err != nil {
 		return false, err
 	}
 	for range maxCollisions {
@@ -231,7 +231,9 @@ func (b *batch) pass(ctx context.Context, conn *sql.Conn, rows []*Row, maybe boo
 		if found, some := p.partly[i]; some {
 			taken = append(taken, tell(found, group)...)
 		} else {
-			note(group)
+			for _, r := range group {
+				r.Out = Added{JobID: r.id}
+			}
 		}
 	}
 	b.renew(taken)
@@ -324,10 +326,4 @@ func tell(found standing, rows []*Row) (taken []*Row) {
 		}
 	}
 	return taken
-}
-
-func note(rows []*Row) {
-	for _, r := range rows {
-		r.Out = Added{JobID: r.id}
-	}
 }

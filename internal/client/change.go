@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Change is what became of the tasks that a cancel or reschedule was about; see tocsin.Change.
@@ -31,13 +31,44 @@ type Ref struct {
 	Err     error  // why the key has no biz_id
 }
 
-// Change cancels or reschedules tasks in a transaction of its own. op is outboxrow.Cancel, without a time, or outboxrow.Reschedule.
+// Change cancels or reschedules tasks in a transaction of its own. op is outbox.Cancel, without a time, or outbox.Reschedule.
 func (c *Client) Change(ctx context.Context, op string, ref Ref, when When) (Change, error) {
 	ch, err := c.change(ctx, op, ref, when)
 	if err != nil {
 		return Change{}, err
 	}
-	return c.run(ctx, ch)
+	s, err := c.serverOf(ctx, ch.table)
+	if err != nil {
+		return Change{}, err
+	}
+	for t := newTries(); ; {
+		var done Change
+		applied := false // all but the commit
+		err := mysql.Retry(ctx, func() error {
+			applied = false
+			return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
+				if err := s.admit(ctx, conn, c.layout.DatabaseOf(ch.table)); err != nil {
+					return err
+				}
+				done, err = c.apply(ctx, conn, ch)
+				applied = err == nil
+				return err
+			})
+		})
+		class := mysql.ClassOf(err)
+		switch {
+		case err == nil:
+			return done, nil
+		case applied && (class == mysql.Lost || class == mysql.Canceled):
+			return Change{}, fmt.Errorf("%s in %s: %w: %w", ch.verb, c.Where(ch.table), ErrUnknownOutcome, err)
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
+			return Change{}, err
+		case errors.Is(err, errElsewhere):
+			return Change{}, Refuse(ErrLayout, "%s changes no tasks: its database is retired, held or not that of cluster %q", c.Where(ch.table), c.want.Cluster)
+		case !t.again(ctx, false, err):
+			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.Where(ch.table), outage(c.moved(ctx, ch.table, err)))
+		}
+	}
 }
 
 // ChangeTx is Change in the caller's own transaction, or through its outbox; see AddTx.
@@ -49,7 +80,16 @@ func (c *Client) ChangeTx(ctx context.Context, tx Tx, op string, ref Ref, when W
 	if err != nil {
 		return Change{}, err
 	}
-	return c.runTx(ctx, tx, ch)
+	done, err := c.apply(ctx, tx, ch)
+	switch {
+	case err == nil:
+		return done, nil
+	case errors.Is(err, errElsewhere):
+		return Change{}, c.elsewhere(ctx, ch.table)
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
+		return Change{}, err
+	}
+	return Change{}, c.inTx(ctx, ch.verb+" in", ch.table, err)
 }
 
 // change is one cancel or reschedule, ready to run.
@@ -70,7 +110,7 @@ type change struct {
 
 // change makes ready a cancel or reschedule.
 func (c *Client) change(ctx context.Context, op string, ref Ref, when When) (change, error) {
-	if op == outboxrow.Cancel {
+	if op == outbox.Cancel {
 		return c.changeOf(ctx, op, ref, cancelSQL)
 	}
 	if err := when.valid(time.Now()); err != nil {
@@ -114,56 +154,6 @@ func (c *Client) changeOf(ctx context.Context, verb string, ref Ref, update stri
 	ch.status, ch.ours = c.ours(strings.ReplaceAll(statusSQL+of+forUpdateSQL, "{index}", index), ch.table)
 	ch.update = c.layout.Render(strings.ReplaceAll(update+of, "{index}", index), ch.table)
 	return ch, nil
-}
-
-// run makes the change in a transaction of its own.
-func (c *Client) run(ctx context.Context, ch change) (Change, error) {
-	s, err := c.serverOf(ctx, ch.table)
-	if err != nil {
-		return Change{}, err
-	}
-	for t := newTries(); ; {
-		var done Change
-		applied := false // all but the commit
-		err := mysql.Retry(ctx, func() error {
-			applied = false
-			return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
-				if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
-					return err
-				}
-				done, err = c.apply(ctx, conn, ch)
-				applied = err == nil
-				return err
-			})
-		})
-		class := mysql.ClassOf(err)
-		switch {
-		case err == nil:
-			return done, nil
-		case applied && (class == mysql.Lost || class == mysql.Canceled):
-			return Change{}, fmt.Errorf("%s in %s: %w: %w", ch.verb, c.Where(ch.table), ErrUnknownOutcome, err)
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
-			return Change{}, err
-		case errors.Is(err, errElsewhere):
-			return Change{}, Refuse(ErrLayout, "%s changes no tasks: its database is retired, held or not that of cluster %q", c.Where(ch.table), c.want.Cluster)
-		case !t.again(ctx, false, err):
-			return Change{}, fmt.Errorf("%s in %s: %w", ch.verb, c.Where(ch.table), outage(c.moved(ctx, ch.table, err)))
-		}
-	}
-}
-
-// runTx makes the change in the caller's transaction.
-func (c *Client) runTx(ctx context.Context, tx Tx, ch change) (Change, error) {
-	done, err := c.apply(ctx, tx, ch)
-	switch {
-	case err == nil:
-		return done, nil
-	case errors.Is(err, errElsewhere):
-		return Change{}, c.elsewhere(ctx, ch.table)
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
-		return Change{}, err
-	}
-	return Change{}, c.inTx(ctx, ch.verb+" in", ch.table, err)
 }
 
 // errElsewhere says that the database is not this cluster's; it never leaves

@@ -57,8 +57,14 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
 	c.Types.read = c.readBizTypes
 	for _, spec := range cfg.Servers {
-		if err := c.addServer(spec); err != nil {
+		opened, err := mysql.Open(spec)
+		if err != nil {
 			return nil, errors.Join(err, c.Close())
+		}
+		s := &server{Server: opened, client: c}
+		c.servers = append(c.servers, s)
+		for _, db := range spec.Databases {
+			c.home[db] = s
 		}
 	}
 	if err := c.meet(ctx); err != nil {
@@ -88,19 +94,6 @@ func (c *Client) Where(table int) string {
 	return c.layout.Table(table) + " on " + c.homeOf(table).Name
 }
 
-func (c *Client) addServer(spec mysql.Spec) error {
-	opened, err := mysql.Open(spec)
-	if err != nil {
-		return err
-	}
-	s := &server{Server: opened, layout: c.layout, agreed: &c.agreed, marks: &c.marks}
-	c.servers = append(c.servers, s)
-	for _, db := range spec.Databases {
-		c.home[db] = s
-	}
-	return nil
-}
-
 // stragglers is how long Open waits for the other servers once one has answered:
 // the identity of most databases decides which of them are ours.
 const stragglers = time.Second
@@ -125,7 +118,7 @@ func (c *Client) meet(ctx context.Context) error {
 			if good = append(good, a); len(good) == 1 {
 				defer time.AfterFunc(stragglers, cancel).Stop()
 			}
-		case refused(a.err):
+		case errors.Is(a.err, ErrLayout):
 			wrong = cmp.Or(wrong, a.err)
 		case len(good) == 0: // else it may have been cancelled
 			down = append(down, a.err.Error())
@@ -134,7 +127,8 @@ func (c *Client) meet(ctx context.Context) error {
 	good, wrong = c.agree(ctx, good, wrong)
 	switch {
 	case len(good) > 0:
-		c.accept(good[0])
+		c.want.Cluster, c.horizon = good[0].facts.cluster, good[0].facts.horizon
+		c.Types.set(good[0].types)
 		return nil
 	case wrong != nil:
 		return wrong
@@ -171,7 +165,7 @@ func (c *Client) ask(ctx context.Context, s *server) answer {
 	if len(s.Databases) == 0 {
 		return answer{err: fmt.Errorf("server %s holds no database", s.Name)}
 	}
-	f, err := s.check(ctx, c.want)
+	f, err := s.check(ctx)
 	if err != nil {
 		return answer{err: err}
 	}
@@ -180,12 +174,6 @@ func (c *Client) ask(ctx context.Context, s *server) answer {
 		return answer{err: err}
 	}
 	return answer{server: s, facts: f, types: types}
-}
-
-func (c *Client) accept(a answer) {
-	c.want.Cluster = a.facts.cluster
-	c.horizon = a.facts.horizon
-	c.Types.set(a.types)
 }
 
 // readBizTypes asks all servers at once and takes the first answer: one that hangs holds up nobody. It returns when all
@@ -201,7 +189,7 @@ func (c *Client) readBizTypes(ctx context.Context) (types map[string]uint64, err
 		}
 		asked++
 		go func() {
-			f, err := s.checked(ctx, c.want)
+			f, err := s.checked(ctx)
 			a := answer{server: s, facts: f, err: err}
 			if err == nil {
 				a.types, a.err = s.bizTypes(ctx, f)
@@ -227,7 +215,7 @@ func (c *Client) readBizTypes(ctx context.Context) (types map[string]uint64, err
 // serverOf returns the server of a table number, if its database may be read.
 func (c *Client) serverOf(ctx context.Context, table int) (*server, error) {
 	db := c.layout.DatabaseOf(table)
-	return c.home[db], c.home[db].readable(ctx, c.want, db)
+	return c.home[db], c.home[db].readable(ctx, db)
 }
 
 // TableOf returns the table number of a job_id; ErrNotFound where the layout has

@@ -8,7 +8,7 @@ import (
 // ServerClock returns the first server's clock as a look at its databases tells it.
 func (c *Client) ServerClock(ctx context.Context) (time.Time, error) {
 	s := c.home[0]
-	f, err := s.look(ctx, s.DB, c.want)
+	f, err := s.look(ctx, s.DB)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -24,7 +24,7 @@ func (c *Client) StoreInDoubt(ctx context.Context, t Task, id uint64, meanwhile 
 	}
 	r.id = id
 	s := c.homeOf(r.table)
-	f, err := s.seen(ctx, c.want)
+	f, err := s.seen(ctx)
 	if err != nil {
 		return Added{Err: err}
 	}

@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"unicode/utf8"
-
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
 )
 
 // Header is one of a task's headers, and those that were set before it. It never changes, so copies of a task may
@@ -58,7 +56,7 @@ var headerForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 var (
 	errNoObject   = errors.New("headers are not a JSON object of texts")
-	errBadVersion = errors.New(payloadmark.Name + " among the headers is not a whole number from 1 on, as a text")
+	errBadVersion = errors.New(versionHeader + " among the headers is not a whole number from 1 on, as a text")
 )
 
 // ReadHeaders returns headers by name, as they are stored without the version of the payload. Those that plain SQL has written
@@ -71,7 +69,7 @@ func ReadHeaders(stored string) (map[string]string, error) {
 	if err := json.Unmarshal([]byte(stored), &read); err != nil || read == nil {
 		return nil, errNoObject
 	}
-	if _, is := read[payloadmark.Name]; is {
+	if _, is := read[versionHeader]; is {
 		return nil, errBadVersion
 	}
 	all := make(map[string]string, len(read))
@@ -102,13 +100,13 @@ func HeadersOf(all map[string]string) (string, error) {
 	return h, err
 }
 
-// markedHeaders is HeadersOf with the version of the payload, as both are stored together.
-func markedHeaders(all map[string]string, version int) (string, error) {
+// StoredHeaders is HeadersOf with the version of the payload, as both are stored together.
+func StoredHeaders(all map[string]string, version int) (string, error) {
 	h, err := HeadersOf(all)
-	if err != nil || version < payloadmark.First {
+	if err != nil || version < FirstMarked {
 		return h, err
 	}
-	h = payloadmark.Set(h, version)
+	h = setVersion(h, version)
 	if n := utf8.RuneCountInString(h); n > MaxHeaders {
 		return "", Refuse(ErrInvalid, "headers have %d characters as JSON, with the version of the payload: at most %d", n, MaxHeaders)
 	}
@@ -132,19 +130,19 @@ func WriteHeaders(all map[string]string) (string, error) {
 // storedHeaders returns the headers of a task as they are stored, with the version of its payload.
 func (t Task) storedHeaders() (string, error) {
 	all := t.Headers.All()
-	if h, err := markedHeaders(all, t.Version); err == nil {
+	if h, err := StoredHeaders(all, t.Version); err == nil {
 		return h, nil
 	}
 	optional := t.Headers.optional()
 	kept := maps.Clone(all)
 	maps.DeleteFunc(kept, func(name, _ string) bool { return slices.Contains(optional, name) })
-	h, err := markedHeaders(kept, t.Version)
+	h, err := StoredHeaders(kept, t.Version)
 	if err != nil {
 		return h, err
 	}
 	for _, name := range optional {
 		kept[name] = all[name]
-		if more, err := markedHeaders(kept, t.Version); err == nil {
+		if more, err := StoredHeaders(kept, t.Version); err == nil {
 			h = more
 		} else {
 			delete(kept, name)

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // origin is the row of an outbox that a task comes from.
 type origin struct {
-	key   outboxrow.Key
+	key   outbox.Key
 	until time.Time // it must not be moved later, by the server's clock
 }
 
@@ -80,7 +80,7 @@ func (l *ledger) values(rows []*Row) []byte {
 
 // existing writes the update for rows that added nothing.
 func (l *ledger) existing(rows []*Row) string {
-	keys := make([]outboxrow.Key, len(rows))
+	keys := make([]outbox.Key, len(rows))
 	for i, r := range rows {
 		keys[i] = r.origin.key
 	}
@@ -88,7 +88,7 @@ func (l *ledger) existing(rows []*Row) string {
 }
 
 // ofKeys fills in the ids and ends the statement with the keys: MariaDB finds no rows by a list of keys alone.
-func (l *ledger) ofKeys(statement string, keys []outboxrow.Key, database int) string {
+func (l *ledger) ofKeys(statement string, keys []outbox.Key, database int) string {
 	ids, pairs := make([]string, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
 		ids[i] = strconv.FormatUint(k.ID, 10)
@@ -196,11 +196,12 @@ WHERE gone < UTC_TIMESTAMP(3) - INTERVAL ? SECOND
 ORDER BY gone
 LIMIT ?`
 
-// Upkeep implements seam.Mover.
-func (c *Client) Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error)) error {
+// Upkeep keeps the ledger of one outbox small, in one database: rows whose outbox row is gone are noted, and forgotten
+// ten minutes later. present returns which rows the outbox still has.
+func (c *Client) Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outbox.Key) (map[outbox.Key]bool, error)) error {
 	l := &ledger{client: c, identity: identity}
 	s := c.home[database]
-	if err := s.readable(ctx, c.want, database); err != nil {
+	if err := s.readable(ctx, database); err != nil {
 		return err
 	}
 	for after, more := uint64(0), true; more; {
@@ -213,7 +214,7 @@ func (c *Client) Upkeep(ctx context.Context, identity string, database int, pres
 		if err != nil {
 			return err
 		}
-		keys = slices.DeleteFunc(keys, func(k outboxrow.Key) bool { return there[k] })
+		keys = slices.DeleteFunc(keys, func(k outbox.Key) bool { return there[k] })
 		if len(keys) == 0 {
 			continue
 		}
@@ -224,14 +225,14 @@ func (c *Client) Upkeep(ctx context.Context, identity string, database int, pres
 	return l.forget(ctx, s, database)
 }
 
-func (l *ledger) open(ctx context.Context, s *server, database int, after uint64) (keys []outboxrow.Key, err error) {
+func (l *ledger) open(ctx context.Context, s *server, database int, after uint64) (keys []outbox.Key, err error) {
 	found, err := s.DB.QueryContext(ctx, l.client.layout.Render(ledgerOpenSQL, database*l.client.layout.Tables), l.identity, after, ledgerPage)
 	if err != nil {
 		return nil, err
 	}
 	defer found.Close()
 	for found.Next() {
-		var key outboxrow.Key
+		var key outbox.Key
 		var created string
 		if err := found.Scan(&key.ID, &created); err != nil {
 			return nil, err

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // freshFor is how long a row of an outbox may be moved after it was read. A relay that hung for longer reads it again:
@@ -20,15 +19,17 @@ const freshFor = time.Minute
 
 var errStale = errors.New("it was read too long ago")
 
-// Move implements seam.Mover.
-func (c *Client) Move(ctx context.Context, identity string, rows []outboxrow.Row) []outboxrow.Result {
-	m := &move{client: c, identity: identity, results: make([]outboxrow.Result, len(rows)), refused: map[uint64]uint64{}}
+// Move moves rows of an outbox, which all belong to one database. Each is stored in one transaction with a row of the
+// ledger, under the outbox's identity and the row's key; what stands in the ledger is not stored again. Adds are stored
+// together, as far as they can be. Of one biz_id the rows must be adds alone, or one other row.
+func (c *Client) Move(ctx context.Context, identity string, rows []outbox.Row) []outbox.Result {
+	m := &move{client: c, identity: identity, results: make([]outbox.Result, len(rows)), refused: map[uint64]uint64{}}
 	var adds, changes []int
 	for i, r := range rows {
 		m.lookFor(r.BizType)
 		if why := r.Problem(); why != "" {
 			m.refuse(i, r, Refuse(ErrInvalid, "%s", why))
-		} else if r.Op == outboxrow.Add {
+		} else if r.Op == outbox.Add {
 			adds = append(adds, i)
 		} else {
 			changes = append(changes, i)
@@ -45,7 +46,7 @@ func (c *Client) Move(ctx context.Context, identity string, rows []outboxrow.Row
 const changesAtOnce = 4
 
 // changeAll begins to make the changes; the function that it returns waits for the last.
-func (m *move) changeAll(ctx context.Context, rows []outboxrow.Row, changes []int) (wait func()) {
+func (m *move) changeAll(ctx context.Context, rows []outbox.Row, changes []int) (wait func()) {
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for range min(changesAtOnce, len(changes)) {
@@ -67,13 +68,13 @@ const moveBrief = 50 * time.Millisecond
 type move struct {
 	client   *Client
 	identity string
-	results  []outboxrow.Result
+	results  []outbox.Result
 	asked    bool              // for a biz type that was not known
 	refused  map[uint64]uint64 // biz_id -> its first row that is not tried: later ones wait
 }
 
 // refuse notes the fate of a row that is not stored.
-func (m *move) refuse(i int, r outboxrow.Row, err error) {
+func (m *move) refuse(i int, r outbox.Row, err error) {
 	m.results[i] = fateOf(err)
 	if first, some := m.refused[r.BizID]; !some || r.ID < first {
 		m.refused[r.BizID] = r.ID
@@ -89,18 +90,18 @@ func (m *move) lookFor(bizType string) {
 }
 
 // fateOf tells what an error of moving a row means.
-func fateOf(err error) outboxrow.Result {
+func fateOf(err error) outbox.Result {
 	switch {
 	case err == nil:
-		return outboxrow.Result{}
+		return outbox.Result{}
 	case errors.Is(err, ErrInDelivery):
-		return outboxrow.Result{Fate: outboxrow.InDelivery, Err: err}
+		return outbox.Result{Fate: outbox.InDelivery, Err: err}
 	case errors.Is(err, errStale):
-		return outboxrow.Result{Fate: outboxrow.Stale, Err: err}
+		return outbox.Result{Fate: outbox.Stale, Err: err}
 	case errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknownBizType), errors.Is(err, ErrKeyCollision), mysql.RowRefused(err):
-		return outboxrow.Result{Fate: outboxrow.Refused, Err: err}
+		return outbox.Result{Fate: outbox.Refused, Err: err}
 	}
-	return outboxrow.Result{Fate: outboxrow.Failed, Err: err}
+	return outbox.Result{Fate: outbox.Failed, Err: err}
 }
 
 // server returns the server of a biz_id and what its databases said at most a second ago, if that database takes tasks.
@@ -111,7 +112,7 @@ func (m *move) server(ctx context.Context, bizID uint64) (*server, *facts, error
 	f := s.facts.Load()
 	if f == nil || f.cluster != c.want.Cluster || f.term != s.Term() || time.Since(f.read) > lookAgain {
 		var err error
-		if f, err = s.check(ctx, c.want); err != nil {
+		if f, err = s.check(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -121,9 +122,9 @@ func (m *move) server(ctx context.Context, bizID uint64) (*server, *facts, error
 
 // when is the action time that a row asks for, by the server's clock. A delay counts from the row's creation, by the
 // clock of the outbox's server: what is left of it counts from now.
-func (m *move) when(r outboxrow.Row, f *facts) When {
+func (m *move) when(r outbox.Row, f *facts) When {
 	switch {
-	case r.Op == outboxrow.Cancel:
+	case r.Op == outbox.Cancel:
 		return When{}
 	case r.Delay != nil:
 		now := time.Now() // one for both: what passes between two would be missing
@@ -134,7 +135,7 @@ func (m *move) when(r outboxrow.Row, f *facts) When {
 
 // until is when a row must not be moved any more, by the server's clock. It is counted from a reading of that clock before
 // the row was read: while a virtual machine is paused, its own clocks may stand still.
-func (m *move) until(r outboxrow.Row, s *server, f *facts) time.Time {
+func (m *move) until(r outbox.Row, s *server, f *facts) time.Time {
 	if a := s.anchors.before(r.Read, f.term); a != nil {
 		return a.now.Add(r.Read.Sub(a.read) + freshFor)
 	}
@@ -169,7 +170,7 @@ func (a *anchors) before(at time.Time, term int64) *facts {
 }
 
 // add stores the rows that are adds.
-func (m *move) add(ctx context.Context, rows []outboxrow.Row, adds []int) {
+func (m *move) add(ctx context.Context, rows []outbox.Row, adds []int) {
 	if len(adds) == 0 {
 		return
 	}
@@ -220,9 +221,9 @@ func (m *move) unlocked(ctx context.Context, s *server, r *Row) error {
 }
 
 // row makes a task of a row of the outbox.
-func (m *move) row(ctx context.Context, of outboxrow.Row, f *facts) (Row, error) {
+func (m *move) row(ctx context.Context, of outbox.Row, f *facts) (Row, error) {
 	t := Task{BizType: of.BizType, BizID: of.BizID, BizKey: of.BizKey, When: m.when(of, f), Dedup: of.Dedup, Payload: of.Payload}
-	marked, version := payloadmark.Take(of.Headers)
+	marked, version := TakeVersion(of.Headers)
 	t.Version = version
 	headers, err := ReadHeaders(marked)
 	if err != nil {
@@ -234,11 +235,19 @@ func (m *move) row(ctx context.Context, of outboxrow.Row, f *facts) (Row, error)
 	return r, err
 }
 
+// unledgered is the key of WithoutLedger.
+type unledgered struct{}
+
+// WithoutLedger has moves note nothing, for a benchmark of what the ledger costs. Whatever is moved twice is then stored twice.
+func WithoutLedger(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unledgered{}, true)
+}
+
 // store stores rows that are ready, several tables to a transaction.
 func (m *move) store(ctx context.Context, s *server, f *facts, rows []*Row) {
 	sortRows(rows)
 	b := &batch{client: m.client, server: s, facts: f}
-	if !outboxrow.Unledgered(ctx) {
+	if ctx.Value(unledgered{}) == nil {
 		b.ledger = &ledger{client: m.client, identity: m.identity}
 	}
 	for _, part := range split(rows, min(chunkBytes, f.packet/2)) {
@@ -247,7 +256,7 @@ func (m *move) store(ctx context.Context, s *server, f *facts, rows []*Row) {
 }
 
 // change cancels or reschedules, in a transaction with the ledger.
-func (m *move) change(ctx context.Context, r outboxrow.Row) error {
+func (m *move) change(ctx context.Context, r outbox.Row) error {
 	c := m.client
 	s, f, err := m.server(ctx, r.BizID)
 	if err != nil {
@@ -258,7 +267,7 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 	if err != nil {
 		return err
 	}
-	if r.Again && r.Op == outboxrow.Reschedule {
+	if r.Again && r.Op == outbox.Reschedule {
 		ch.unless, ch.but = notYetSQL, ch.set[:2]
 	}
 	ch.status, ch.partly = ch.status+noWaitSQL, true
@@ -267,7 +276,7 @@ func (m *move) change(ctx context.Context, r outboxrow.Row) error {
 	busy := false
 	err = mysql.RetryFor(ctx, moveBrief, func() error {
 		return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
-			if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(ch.table)); err != nil {
+			if err := s.admit(ctx, conn, c.layout.DatabaseOf(ch.table)); err != nil {
 				return err
 			}
 			busy, err = m.apply(ctx, conn, l, note, ch)

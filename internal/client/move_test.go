@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // A row of an outbox is moved within a minute of the server's clock, as it was read before the row: not as this machine
@@ -24,13 +24,13 @@ func TestARowAgesByAReadingFromBeforeItWasRead(t *testing.T) {
 	late.now = late.now.Add(15 * time.Minute) // the machine was paused
 	s.anchors.keep(late)
 	for read, from := range map[int]int{30: 0, 60: 0, 62: 61} {
-		row := outboxrow.Row{Read: begin.Add(time.Duration(read) * time.Second)}
+		row := outbox.Row{Read: begin.Add(time.Duration(read) * time.Second)}
 		want := at(from).now.Add(time.Duration(read-from)*time.Second + freshFor)
 		if got := m.until(row, s, late); !got.Equal(want) {
 			t.Errorf("read at %d s: may be moved until %s, want %s", read, got, want)
 		}
 	}
-	fresh := outboxrow.Row{Read: time.Now()}
+	fresh := outbox.Row{Read: time.Now()}
 	now := &facts{read: time.Now(), now: clock, term: 1} // another address: the anchors are another server's
 	if got := m.until(fresh, s, now); got.Before(clock.Add(freshFor-time.Second)) || got.After(clock.Add(freshFor+time.Second)) {
 		t.Errorf("without an anchor: until %s", got)
@@ -41,7 +41,7 @@ func TestARowAgesByAReadingFromBeforeItWasRead(t *testing.T) {
 func TestADelayIsNeverCountedShort(t *testing.T) {
 	t.Parallel()
 	delay, now := 5*time.Second, time.Now()
-	row := outboxrow.Row{Op: outboxrow.Add, Delay: &delay, Age: time.Second, Read: now.Add(-3 * time.Second), Answered: now}
+	row := outbox.Row{Op: outbox.Add, Delay: &delay, Age: time.Second, Read: now.Add(-3 * time.Second), Answered: now}
 	asked := &facts{now: now, asked: now.Add(-2 * time.Second), read: now}
 	got := (&move{}).when(row, asked)
 	if left := got.at.Sub(now); left < 6*time.Second-10*time.Millisecond {
@@ -56,7 +56,7 @@ func TestADelayLosesNothingWhileItIsCounted(t *testing.T) {
 	delay, clock := 5*time.Second, time.Date(2026, 5, 1, 0, 0, 0, 1, time.UTC) // a nanosecond less is a millisecond, rounded up
 	for range 100 {
 		now := time.Now()
-		row := outboxrow.Row{Op: outboxrow.Add, Delay: &delay, Read: now, Answered: now}
+		row := outbox.Row{Op: outbox.Add, Delay: &delay, Read: now, Answered: now}
 		if got := (&move{}).when(row, &facts{now: clock, asked: now, read: now}); got.at.Before(clock.Add(delay)) {
 			t.Fatalf("due %s, want %s or later", got.at, clock.Add(delay))
 		}

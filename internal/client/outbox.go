@@ -14,7 +14,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/jobid"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // Outbox is a table in the database of the caller's transactions; see tocsin.Outbox.
@@ -70,7 +70,7 @@ func (c *Client) wishFor(r *Row) (wish, error) {
 		return wish{}, Refuse(ErrOtherServer, "a task with a unique key can't go through outbox %s: use Add, or Dedup", c.outbox.Table)
 	}
 	r.Out.Relayed = true
-	return wish{outboxrow.Add, r.name, r.bizID, r.bizKey, r.when, r.dedup, r.payload, r.headers}, nil
+	return wish{outbox.Add, r.name, r.bizID, r.bizKey, r.when, r.dedup, r.payload, r.headers}, nil
 }
 
 // Relay adds rows through the outbox of a transaction.
@@ -188,9 +188,9 @@ func (o Outbox) insert(wishes []wish) (query string, args []any) {
 		}
 		rows[i] = fmt.Sprintf(pgOutboxRowSQL, places...)
 	}
-	table := outboxrow.Quoted(o.Table)
+	table := outbox.Quoted(o.Table)
 	if o.PostgreSQL {
-		table = outboxrow.QuotedPostgreSQL(o.Table)
+		table = outbox.QuotedPostgreSQL(o.Table)
 	}
 	return strings.ReplaceAll(outboxSQL, "{outbox}", table) + strings.Join(rows, ",\n"), args
 }
@@ -231,7 +231,7 @@ func sqlState(err error) string {
 // RelayChange is Change through the outbox of a transaction. An outbox knows a task by its biz type and biz_id: it has no
 // job_id before it is stored.
 func (c *Client) RelayChange(ctx context.Context, exec Exec, op string, ref Ref, when When) (Change, error) {
-	if op == outboxrow.Reschedule {
+	if op == outbox.Reschedule {
 		if err := when.valid(time.Now()); err != nil {
 			return Change{}, err
 		}

@@ -26,7 +26,7 @@ func (c *Client) readFrom(ctx context.Context, s *server, table int, statement s
 		return err
 	}
 	defer conn.Close()
-	f, err := s.behind(ctx, conn, c.want)
+	f, err := s.behind(ctx, conn)
 	if err == nil {
 		err = f.unreadable(c.layout.DatabaseOf(table))
 	}

@@ -3,9 +3,8 @@ package client
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,9 +17,7 @@ import (
 // themselves. Safe for concurrent use.
 type server struct {
 	*mysql.Server
-	layout  Layout
-	agreed  *layoutrow.Identities // the client's
-	marks   *layoutrow.Marks      // the client's
+	client  *Client
 	anchors anchors               // of Move
 	facts   atomic.Pointer[facts] // nil until the databases were read and agreed
 }
@@ -45,9 +42,6 @@ func (f *facts) latest(at time.Time) time.Time { return f.now.Add(at.Sub(f.asked
 // clock estimates the server's clock.
 func (f *facts) clock() time.Time { return f.now.Add(time.Since(f.read)) }
 
-// layoutsAtOnce bounds the databases that one statement reads.
-const layoutsAtOnce = 64
-
 // lookAgain is how long a connection trusts the layout rows that it has read. A
 // database that moves away refuses by the names of its tables at once; they are
 // for one that is replaced, or retired by hand.
@@ -56,17 +50,17 @@ const lookAgain = time.Second
 // checked returns the facts of a server, which it reads on first use. It refuses the
 // server if none of its databases may be used. A refusal is not kept: the next call
 // asks again, so mending the server is enough.
-func (s *server) checked(ctx context.Context, want layoutrow.Want) (*facts, error) {
-	if f := s.facts.Load(); f != nil && f.cluster == want.Cluster && f.term == s.Term() {
+func (s *server) checked(ctx context.Context) (*facts, error) {
+	if f := s.facts.Load(); f != nil && f.cluster == s.client.want.Cluster && f.term == s.Term() {
 		return f, nil
 	}
-	return s.check(ctx, want)
+	return s.check(ctx)
 }
 
 // check reads the layout rows of the server's databases, and keeps them if one
 // database may be used.
-func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error) {
-	f, err := s.look(ctx, s.DB, want)
+func (s *server) check(ctx context.Context) (*facts, error) {
+	f, err := s.look(ctx, s.DB)
 	if err != nil {
 		return nil, err
 	}
@@ -81,10 +75,10 @@ func (s *server) check(ctx context.Context, want layoutrow.Want) (*facts, error)
 
 // readable refuses one database if it was refused when it was last read, at most
 // lookAgain ago.
-func (s *server) readable(ctx context.Context, want layoutrow.Want, db int) error {
-	f, err := s.checked(ctx, want)
+func (s *server) readable(ctx context.Context, db int) error {
+	f, err := s.checked(ctx)
 	if err == nil && f.unreadable(db) != nil && time.Since(f.read) > lookAgain {
-		f, err = s.check(ctx, want)
+		f, err = s.check(ctx)
 	}
 	if err != nil {
 		return err
@@ -102,18 +96,18 @@ func (f *facts) unreadable(db int) error {
 }
 
 // seen gives what a server that was accepted once says of its databases now.
-func (s *server) seen(ctx context.Context, want layoutrow.Want) (*facts, error) {
-	if _, err := s.checked(ctx, want); err != nil {
+func (s *server) seen(ctx context.Context) (*facts, error) {
+	if _, err := s.checked(ctx); err != nil {
 		return nil, err
 	}
-	return s.look(ctx, s.DB, want)
+	return s.look(ctx, s.DB)
 }
 
 // admit refuses databases by the layout rows read over the connection that is about
 // to be used, at most lookAgain ago: another server may stand behind the address by
 // now.
-func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want, databases ...int) error {
-	f, err := s.behind(ctx, conn, want)
+func (s *server) admit(ctx context.Context, conn *sql.Conn, databases ...int) error {
+	f, err := s.behind(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -126,41 +120,35 @@ func (s *server) admit(ctx context.Context, conn *sql.Conn, want layoutrow.Want,
 }
 
 // behind returns the facts read over a connection at most lookAgain ago.
-func (s *server) behind(ctx context.Context, conn *sql.Conn, want layoutrow.Want) (*facts, error) {
+func (s *server) behind(ctx context.Context, conn *sql.Conn) (*facts, error) {
 	return mysql.LookOnce(ctx, conn, lookAgain, func(ctx context.Context) (*facts, error) {
-		return s.look(ctx, conn, want)
+		return s.look(ctx, conn)
 	})
-}
-
-// queryer is a pool or one of its connections.
-type queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // look reads the layout rows of all the server's databases and compares them with the
 // config. An error concerns the whole server.
-func (s *server) look(ctx context.Context, over queryer, want layoutrow.Want) (*facts, error) {
-	term, known, asked := s.Term(), s.marks.Known(), time.Now()
-	found, failed, err := s.layouts(ctx, over)
+func (s *server) look(ctx context.Context, over layoutrow.Queryer) (*facts, error) {
+	c, want := s.client, s.client.want
+	term, known, asked := s.Term(), c.marks.Known(), time.Now()
+	rows, failed, err := layoutrow.Read(ctx, over, s.Databases, c.layout.Database)
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	rows := make(map[int]layoutrow.Row, len(found))
-	for db, row := range found {
-		rows[db] = row.Row
-		s.agreed.Note(want, row.Row)
+	for _, row := range rows {
+		c.agreed.Note(want, row)
 	}
-	want.Identity = s.agreed.Agreed()
-	where := func(db int) string { return s.layout.Database(db) + " on " + s.Name }
+	want.Identity = c.agreed.Agreed()
+	where := func(db int) string { return c.layout.Database(db) + " on " + s.Name }
 	f := &facts{read: time.Now(), asked: asked, term: term, refused: map[int]error{}}
 	f.problems = want.Judge(s.Databases, rows, failed, where)
-	s.marks.Compare(known, rows, f.problems, where)
+	c.marks.Compare(known, rows, f.problems, where)
 	for db, problem := range f.problems {
 		f.refused[db] = refusalOf(problem)
 	}
 	for _, db := range s.Databases {
-		if row, ok := found[db]; ok && f.refused[db] == nil {
-			f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.packet, row.now
+		if row, ok := rows[db]; ok && f.refused[db] == nil {
+			f.cluster, f.horizon, f.packet, f.now = row.Cluster, row.Horizon(), row.Packet, row.Clock
 		}
 	}
 	return f, nil
@@ -183,55 +171,6 @@ func (s *server) explain(err error) error {
 	return fmt.Errorf("read the layout on server %s: %w", s.Name, err)
 }
 
-// layouts reads the layout rows by database number. failed has the reasons why others
-// could not be read. The error concerns the whole server.
-func (s *server) layouts(ctx context.Context, over queryer) (rows map[int]layoutRow, failed map[int]error, err error) {
-	rows, failed = make(map[int]layoutRow, len(s.Databases)), map[int]error{}
-	for part := range slices.Chunk(s.Databases, layoutsAtOnce) {
-		err := s.readLayouts(ctx, over, part, rows)
-		if err == nil {
-			continue
-		}
-		if ofServer(err) {
-			return nil, nil, err
-		}
-		for _, db := range part { // so that a fault of one hides no other
-			if err := s.readLayouts(ctx, over, []int{db}, rows); ofServer(err) {
-				return nil, nil, err
-			} else if err != nil {
-				failed[db] = err
-			}
-		}
-	}
-	return rows, failed, nil
-}
-
-// ofServer reports whether the error rules out any other answer from the server.
-func ofServer(err error) bool {
-	class := mysql.ClassOf(err)
-	return class == mysql.Canceled || class.OfServer()
-}
-
-func (s *server) readLayouts(ctx context.Context, over queryer, databases []int, into map[int]layoutRow) error {
-	parts, args := make([]string, len(databases)), make([]any, len(databases))
-	for i, db := range databases {
-		parts[i], args[i] = s.layout.Render(layoutSQL, db*s.layout.Tables), db
-	}
-	found, err := over.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"), args...)
-	if err != nil {
-		return err
-	}
-	defer found.Close()
-	for found.Next() {
-		var r layoutRow
-		if err := r.scan(found.Scan); err != nil {
-			return err
-		}
-		into[r.Asked] = r
-	}
-	return found.Err()
-}
-
 // bizTypes reads the names from the first of the server's usable databases that
 // answers.
 func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uint64, err error) {
@@ -239,7 +178,7 @@ func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uin
 		if f.refused[db] != nil {
 			continue
 		}
-		if numbers, err = s.bizTypesIn(ctx, db); err == nil || ofServer(err) {
+		if numbers, err = s.bizTypesIn(ctx, db); err == nil || mysql.Unanswered(err) {
 			break
 		}
 	}
@@ -247,7 +186,7 @@ func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uin
 }
 
 func (s *server) bizTypesIn(ctx context.Context, db int) (map[string]uint64, error) {
-	found, err := s.DB.QueryContext(ctx, s.layout.Render(bizTypesSQL, db*s.layout.Tables))
+	found, err := s.DB.QueryContext(ctx, s.client.layout.Render(bizTypesSQL, db*s.client.layout.Tables))
 	if err != nil {
 		return nil, fmt.Errorf("read the biz types on server %s: %w", s.Name, err)
 	}
@@ -264,25 +203,6 @@ func (s *server) bizTypesIn(ctx context.Context, db int) (map[string]uint64, err
 	return numbers, found.Err()
 }
 
-// refused reports whether a server answered, and is not what the config says.
-func refused(err error) bool { return errors.Is(err, ErrLayout) }
-
-// layoutRow is what a database says it is part of, and facts of its server.
-type layoutRow struct {
-	layoutrow.Row
-	packet int
-	now    time.Time
-}
-
-func (r *layoutRow) scan(scan func(...any) error) (err error) {
-	var now string
-	if err := scan(append(r.Fields(), &r.Mark, &r.packet, &now)...); err != nil {
-		return err
-	}
-	r.now, err = time.Parse(microForm, now) // whole milliseconds would be up to one behind the clock
-	return err
-}
-
 // markerKey is what decides how a marker is read.
 type markerKey struct {
 	layout  Layout
@@ -295,8 +215,7 @@ type markerKey struct {
 func Marker(layout Layout, cluster string, spec mysql.Spec) mysql.Marker {
 	want := layoutrow.Want{Databases: layout.Databases, Tables: layout.Tables, Cluster: cluster}
 	read := func(ctx context.Context, conn *sql.Conn) (string, error) {
-		s := server{Server: &mysql.Server{Name: spec.Name, Databases: spec.Databases}, layout: layout}
-		rows, _, err := s.layouts(ctx, conn)
+		rows, _, err := layoutrow.Read(ctx, conn, spec.Databases, layout.Database)
 		if err != nil {
 			return "", err
 		}
@@ -306,7 +225,7 @@ func Marker(layout Layout, cluster string, spec mysql.Spec) mysql.Marker {
 			if row.State == layoutrow.Held {
 				row.State = layoutrow.Active
 			}
-			if want.Refuse(row.Row, "") == "" {
+			if want.Refuse(row, "") == "" {
 				found.Put(row.Asked, row.Identity)
 				of = row.Cluster
 			}
@@ -317,4 +236,50 @@ func Marker(layout Layout, cluster string, spec mysql.Spec) mysql.Marker {
 		return of + "/" + found.Agreed(), nil
 	}
 	return mysql.Marker{Key: markerKey{layout, cluster}, Read: read}
+}
+
+// moved says ErrLayout of a table that is missing because its database has moved to another server since the client was
+// opened; any other error stays.
+func (c *Client) moved(ctx context.Context, table int, err error) error {
+	if mysql.ClassOf(err) != mysql.Missing {
+		return err
+	}
+	if wrong := c.wrong(ctx, table); wrong != nil {
+		return wrong
+	}
+	return err
+}
+
+// wrongWithin bounds a look while a caller's transaction is open: the look may wait for what that holds.
+const wrongWithin = 2 * time.Second
+
+// wrong looks at the server of the config now, and says why it refuses the table's database; nil: it does not, or can't
+// be asked.
+func (c *Client) wrong(ctx context.Context, table int) error {
+	ctx, cancel := context.WithTimeout(ctx, wrongWithin)
+	defer cancel()
+	db := c.layout.DatabaseOf(table)
+	s := c.home[db]
+	f, err := s.look(ctx, s.DB)
+	if err != nil {
+		return nil
+	}
+	return f.refused[db]
+}
+
+// ours fills a statement with oursSQL, for a transaction whose server is unknown, and returns the
+// parameters of oursSQL.
+func (c *Client) ours(statement string, table int) (text string, args []any) {
+	db, ofIdentity := c.layout.DatabaseOf(table), ""
+	args = []any{c.want.Cluster}
+	if c.agreed.Of(db) != "" { // else it has none yet, or was not read
+		ofIdentity = "\n    AND identity IN ('', ?)"
+		args = append(args, c.agreed.Agreed())
+	}
+	return strings.NewReplacer(
+		"{database_no}", strconv.Itoa(db),
+		"{databases}", strconv.Itoa(c.layout.Databases),
+		"{tables}", strconv.Itoa(c.layout.Tables),
+		"{of_identity}", ofIdentity,
+	).Replace(c.layout.Render(statement, table)), args
 }

@@ -29,10 +29,13 @@ const settledReadSQL = `SELECT /* tocsin relayed settled read */
 FROM {database}.relayed FORCE INDEX (PRIMARY)
 WHERE outbox = ?`
 
-// NoteSettled implements seam.Mover.
+// NoteSettled notes in one database that an outbox had no row with an id below this one, neither committed nor of an
+// open transaction, and so never will unless it gives ids again: then 0 is noted.
+// A note of an id takes the place of a 0 only anew: by a turn that began without a note, and once. A 0 that was noted since
+// says that the id is no longer true.
 func (c *Client) NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error {
 	s := c.home[database]
-	if err := s.readable(ctx, c.want, database); err != nil {
+	if err := s.readable(ctx, database); err != nil {
 		return err
 	}
 	render := func(statement string) string { return c.layout.Render(statement, database*c.layout.Tables) }
@@ -43,7 +46,8 @@ func (c *Client) NoteSettled(ctx context.Context, identity string, database int,
 	return err
 }
 
-// SettledBelow implements seam.Mover.
+// SettledBelow returns the lowest id that NoteSettled has noted in any database; 0 if one has no note. All must answer:
+// one that was away may have an old note.
 func (c *Client) SettledBelow(ctx context.Context, identity string) (below uint64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,7 +80,7 @@ func (c *Client) SettledBelow(ctx context.Context, identity string) (below uint6
 
 func (c *Client) settledIn(ctx context.Context, identity string, database int) (id uint64, err error) {
 	s := c.home[database]
-	if err := s.readable(ctx, c.want, database); err != nil {
+	if err := s.readable(ctx, database); err != nil {
 		return 0, err
 	}
 	query := c.layout.Render(settledReadSQL, database*c.layout.Tables)

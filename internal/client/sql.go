@@ -1,7 +1,5 @@
 package client
 
-import "github.com/tocsinhq/tocsin/internal/layoutrow"
-
 // The statements of this package. {task} stands for a task table's full name
 // and {database} for its database's (see Layout.Render).
 //
@@ -230,16 +228,6 @@ SET status = 0,
 // delay ends not quite at the same time whenever it is counted. Parameters: dueSQL's.
 const notYetSQL = `
     AND ABS(TIMESTAMPDIFF(MICROSECOND, due_time, ` + dueSQL + `)) >= 1000000`
-
-// layoutSQL reads the layout row of one database, its mark, and facts of its server.
-// Parameter: the database's number by the config.
-const layoutSQL = `SELECT /* tocsin layout */
-    ?,` + layoutrow.Columns + `,
-    mark,
-    @@max_allowed_packet,
-    CAST(UTC_TIMESTAMP(6) AS CHAR)
-FROM {database}.layout
-WHERE id = 1`
 
 // bizTypesSQL reads the names of all biz types: some dozens of rows.
 const bizTypesSQL = `SELECT /* tocsin biz types */

@@ -4,7 +4,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
@@ -25,7 +24,7 @@ type Task struct {
 	Dedup   string // also the unique key
 	Unique  Unique
 	Payload string
-	Version int     // of the payload; below payloadmark.First it is not stored
+	Version int     // of the payload; below FirstMarked it is not stored
 	Headers *Header // the last one; nil: none
 	Err     error   // why the payload has no text, or the key no biz_id
 }
@@ -56,7 +55,7 @@ func (t Task) valid(now time.Time) error {
 }
 
 // bare reports whether the task has neither headers nor a version of its payload.
-func (t Task) bare() bool { return t.Headers == nil && t.Version < payloadmark.First }
+func (t Task) bare() bool { return t.Headers == nil && t.Version < FirstMarked }
 
 // The statuses of a row; see tocsin.Status.
 const (

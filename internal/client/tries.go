@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // How long a write that lost its connection goes on. One that was never sent
@@ -41,15 +42,9 @@ func (t *tries) again(ctx context.Context, sent bool, err error) bool {
 	if class != mysql.Lost && class != mysql.Demoted || time.Since(t.began) > limit {
 		return false
 	}
-	wait := time.NewTimer(t.pause)
-	defer wait.Stop()
+	pause := t.pause
 	t.pause = min(2*t.pause, lostLimit)
-	select {
-	case <-wait.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return wait.For(ctx, pause) == nil
 }
 
 // failure words the last error of a write to a place: "toc_3.task_0517 on db1".

@@ -19,7 +19,7 @@ import (
 func (c *Client) uniqueOnce(ctx context.Context, s *server, r *Row, maybe bool) (added Added, sent bool, err error) {
 	err = mysql.Retry(ctx, func() error {
 		return mysql.InTx(ctx, s.DB, func(conn *sql.Conn) (err error) {
-			if err := s.admit(ctx, conn, c.want, c.layout.DatabaseOf(r.table)); err != nil {
+			if err := s.admit(ctx, conn, c.layout.DatabaseOf(r.table)); err != nil {
 				return err
 			}
 			sent = true

@@ -1,11 +1,10 @@
 // Package layoutrow is the authority for whether a database is the one that a config
 // means. Every database describes in one row what it is part of:
 //
-//	layout row: Columns --Fields--> Row --Want.Refuse--> "", or what differs
+//	layout row: Read, or Columns --Fields--> Row --Want.Refuse--> "", or what differs
 //	rows of one server, and what could not be read --Want.Judge--> Problems
 //
-// It reads nothing itself and is pure. A difference is one sentence that names the
-// database and both sides.
+// All but Read is pure. A difference is one sentence that names the database and both sides.
 package layoutrow
 
 import (
@@ -53,6 +52,9 @@ type Row struct {
 	Ownership string // ByEtcd or ByRows; "": not read
 	Mark      int64  // see Marks; 0: never marked, or not read
 	GraceMS   int64  // of sweeps: how long a task is overdue before a sweep takes it; 0: not written yet, or not read
+
+	Packet int       // max_allowed_packet of the server, bytes; 0: not read
+	Clock  time.Time // of the server when the row was read, in microseconds; zero: not read
 }
 
 // Columns are what a Row is read from, behind the value of Asked.

@@ -171,6 +171,12 @@ func ColumnMissing(err error) bool {
 	return errors.As(err, &server) && server.Number == 1054
 }
 
+// Unanswered reports whether err rules out any other answer of the server: it fails as a whole, or the caller's context has ended.
+func Unanswered(err error) bool {
+	class := ClassOf(err)
+	return class == Canceled || class.OfServer()
+}
+
 // Fault words what an error says of its server, to follow the word "server".
 func Fault(err error) string {
 	var said *driverlib.MySQLError

@@ -52,12 +52,8 @@ func Parse(text []byte, name string) (file *File, err error) {
 func (f *File) Decode(v any) (err error) {
 	defer rescue(f.name, &err)
 	body := f.tree.Docs[0].Body
-	err = yaml.NodeToValue(body, v, yaml.Strict())
-	if unknown := (*yaml.UnknownFieldError)(nil); errors.As(err, &unknown) {
-		return explain(f.name, withKeys(err, body, v))
-	}
-	if wrong := whole(body, reflect.TypeOf(v)); wrong != nil {
-		err = wrong
+	if err = fits(body, reflect.TypeOf(v)); err == nil {
+		err = yaml.NodeToValue(body, v, yaml.Strict())
 	}
 	if err != nil {
 		return explain(f.name, err)

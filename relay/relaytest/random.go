@@ -1,12 +1,12 @@
-// Package relaytest has the test of a relay that is the same for outboxes on all kinds of servers: of the order of rows,
-// whatever happens to them.
+// Package relaytest has the tests of a relay that are the same for outboxes on all kinds of servers, Conform, and the shop that
+// they and others use: a business database with an outbox, and the databases of its tasks.
 package relaytest
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -16,47 +16,38 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/outbox"
 )
-
-// Shop is a business database with an outbox, and a client of the databases of its tasks.
-type Shop struct {
-	Client  *tocsin.Client
-	Begin   func() (*sql.Tx, error)              // a transaction of the business
-	BizType tocsin.BizType[string]               // of the tasks
-	Turn    func(ctx context.Context, to *Moody) // relays the outbox, without its lock, until ctx ends
-	Retry   func() error                         // lets relays move rows that were set aside
-	Rows    func() int                           // that are in the outbox
-}
 
 // Moody moves rows into memory, and meets all that can happen at random. Its ledger is that of Move.
 type Moody struct {
-	seam.Mover // for the notes of what is settled
+	*client.Client // for the notes of what is settled
 
 	mu     sync.Mutex
 	rand   *rand.Rand
-	whole  bool                       // all rows are written
-	ledger map[outboxrow.Key]bool     // what was moved
-	moved  map[uint64][]outboxrow.Key // by biz_id, in this order
-	fates  map[outboxrow.Fate]int
+	whole  bool                    // all rows are written
+	ledger map[outbox.Key]bool     // what was moved
+	moved  map[uint64][]outbox.Key // by biz_id, in this order
+	fates  map[outbox.Fate]int
 }
 
 // Upkeep does nothing.
-func (m *Moody) Upkeep(context.Context, string, int, func(context.Context, []outboxrow.Key) (map[outboxrow.Key]bool, error)) error {
+func (m *Moody) Upkeep(context.Context, string, int, func(context.Context, []outbox.Key) (map[outbox.Key]bool, error)) error {
 	return nil
 }
 
 // Move keeps the order of the rows, and moves none behind one of the same biz_id that is refused, as that of a client does.
-func (m *Moody) Move(ctx context.Context, _ string, rows []outboxrow.Row) []outboxrow.Result {
+func (m *Moody) Move(ctx context.Context, _ string, rows []outbox.Row) []outbox.Result {
 	_ = wait.For(ctx, time.Duration(rand.IntN(20))*time.Millisecond) // rows queue up meanwhile
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	results := make([]outboxrow.Result, len(rows))
+	results := make([]outbox.Result, len(rows))
 	if !m.kind() && m.rand.IntN(10) == 0 { // the database is away
 		for i := range results {
-			results[i] = outboxrow.Result{Fate: outboxrow.Failed, Err: mysql.ErrInvalidConn}
+			results[i] = outbox.Result{Fate: outbox.Failed, Err: mysql.ErrInvalidConn}
 		}
 		return results
 	}
@@ -81,43 +72,40 @@ func (m *Moody) life() time.Duration {
 	return 300 * time.Millisecond
 }
 
-func (m *Moody) move(row outboxrow.Row, held map[uint64]bool) outboxrow.Result {
-	fate := outboxrow.Moved
+func (m *Moody) move(row outbox.Row, held map[uint64]bool) outbox.Result {
+	fate := outbox.Moved
 	if n := m.rand.IntN(40); !m.kind() && n < 5 {
-		fate = outboxrow.Fate(n)
+		fate = outbox.Fate(n)
 	}
 	switch {
 	case m.ledger[row.Key]:
-		return outboxrow.Result{}
+		return outbox.Result{}
 	case held[row.BizID]:
-		fate = outboxrow.Failed
-	case fate == outboxrow.Moved:
+		fate = outbox.Failed
+	case fate == outbox.Moved:
 		m.ledger[row.Key] = true
 		m.moved[row.BizID] = append(m.moved[row.BizID], row.Key)
-		return outboxrow.Result{}
+		return outbox.Result{}
 	}
 	held[row.BizID] = true
-	return outboxrow.Result{Fate: fate, Err: errors.New("not now")}
+	return outbox.Result{Fate: fate, Err: errors.New("not now")}
 }
 
-// Random lets two relays be active at once and crash again and again, while transactions commit and roll back and rows
+// random lets two relays be active at once and crash again and again, while transactions commit and roll back and rows
 // meet everything that can happen. Each row must be moved once, and those of one biz_id in the order of their ids.
-func Random(t *testing.T, s Shop) {
+func random(t *testing.T, on Site, s *Shop) {
 	seed := rand.Uint64()
 	m := &Moody{
-		Mover: seam.MoverOf(s.Client), rand: rand.New(rand.NewPCG(seed, 1)), ledger: map[outboxrow.Key]bool{}, moved: map[uint64][]outboxrow.Key{},
-		fates: map[outboxrow.Fate]int{},
+		Client: seam.MoverOf(s.Client), rand: rand.New(rand.NewPCG(seed, 1)), ledger: map[outbox.Key]bool{}, moved: map[uint64][]outbox.Key{},
+		fates: map[outbox.Fate]int{},
 	}
 	t.Logf("seed %d", seed)
-	ctx, cancel := context.WithCancel(context.Background())
-	var relays sync.WaitGroup
-	defer relays.Wait()
-	defer cancel()
+	by := Relaying{Whole: 50 * time.Millisecond, GapAge: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for range 2 { // both active
-		relays.Go(func() {
+		s.Run(func(ctx context.Context) {
 			for ctx.Err() == nil {
 				turn, end := context.WithTimeout(ctx, m.life()) // as if it crashed
-				s.Turn(turn, m)
+				on.Turn(turn, s, by, m)
 				end()
 			}
 		})
@@ -126,14 +114,13 @@ func Random(t *testing.T, s Shop) {
 	m.mu.Lock()
 	m.whole = true
 	m.mu.Unlock()
-	for late := time.Now().Add(5 * time.Minute); s.Rows() > 0; _ = wait.For(ctx, 5*time.Millisecond) {
-		if err := s.Retry(); err != nil {
+	operator := s.Outbox()
+	s.Await("all rows to be moved", func() bool {
+		if _, err := operator.Retry(t.Context(), nil, true); err != nil {
 			t.Fatal(err)
 		}
-		if time.Now().After(late) {
-			t.Fatalf("%d rows are still in the outbox", s.Rows())
-		}
-	}
+		return s.Number("SELECT COUNT(*) FROM {outbox}") == 0
+	})
 	m.check(t, written)
 }
 
@@ -143,7 +130,7 @@ func (m *Moody) check(t *testing.T, written map[uint64]int) {
 	defer m.mu.Unlock()
 	for bizID, n := range written {
 		moved := m.moved[bizID]
-		if len(moved) != n || !slices.IsSortedFunc(moved, func(a, b outboxrow.Key) int { return int(a.ID) - int(b.ID) }) {
+		if len(moved) != n || !slices.IsSortedFunc(moved, func(a, b outbox.Key) int { return int(a.ID) - int(b.ID) }) {
 			t.Errorf("biz_id %d: %d rows were written, and %d moved", bizID, n, len(moved))
 		}
 		for i := 1; i < len(moved); i++ {
@@ -159,7 +146,7 @@ func (m *Moody) check(t *testing.T, written map[uint64]int) {
 
 // write lets several writers commit and roll back, each for biz_ids of its own, in transactions that stay open for a
 // while. It returns how many rows of each biz_id are committed.
-func write(t *testing.T, s Shop) map[uint64]int {
+func write(t *testing.T, s *Shop) map[uint64]int {
 	var mu sync.Mutex
 	written := map[uint64]int{}
 	var all sync.WaitGroup
@@ -183,8 +170,8 @@ func write(t *testing.T, s Shop) map[uint64]int {
 }
 
 // write returns how many rows a transaction has committed.
-func (s Shop) write(ctx context.Context, bizID uint64, rollback bool) (int, error) {
-	tx, err := s.Begin()
+func (s *Shop) write(ctx context.Context, bizID uint64, rollback bool) (int, error) {
+	tx, err := s.DB.Begin()
 	if err != nil {
 		return 0, err
 	}
@@ -192,9 +179,9 @@ func (s Shop) write(ctx context.Context, bizID uint64, rollback bool) (int, erro
 	rows := rand.IntN(3) + 1
 	for n := range rows {
 		if rand.IntN(2) == 0 { // moved alone
-			_, err = s.Client.CancelTx(ctx, tx, s.BizType.Of(bizID))
+			_, err = s.Client.CancelTx(ctx, tx, CloseOrder.Of(bizID))
 		} else {
-			_, err = s.Client.AddTx(ctx, tx, s.BizType.New(bizID, fmt.Sprint(n), tocsin.In(time.Hour)))
+			_, err = s.Client.AddTx(ctx, tx, CloseOrder.New(bizID, fmt.Sprint(n), tocsin.In(time.Hour)))
 		}
 		if err != nil {
 			return 0, err

@@ -14,7 +14,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/tocsinpg"
-	"github.com/tocsinhq/tocsin/tocsinpg/schema"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
@@ -42,7 +41,7 @@ func WithOutbox(tb testing.TB, c *tocsintest.Cluster) (with *tocsintest.Cluster,
 		}
 	})
 	from := outbox.Config{DSN: postgres.URL(name), Table: "public.tocsin_outbox", Driver: tocsinpg.Driver{}}
-	if _, err := schema.Apply(tb.Context(), from); err != nil {
+	if _, err := tocsinpg.ApplyOutbox(tb.Context(), from); err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
 	return c.Beside(tb, open(tb, from.DSN), from), from.DSN

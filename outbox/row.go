@@ -1,19 +1,12 @@
-// Package outboxrow is the authority for what a row of an outbox means. An outbox is a table in a business database: a
-// service writes what it wants of a task there, in its own transaction, and a relay moves it to the task's table.
-//
-//	service --INSERT--> row of the outbox --relay--> add, cancel or reschedule, and a row of the ledger
-//
-// It reads nothing itself and is pure.
-package outboxrow
+package outbox
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/bizkey"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // What a row asks for.
@@ -87,7 +80,7 @@ func (r Row) Left(at time.Time) time.Duration { return *r.Delay - r.Age - at.Sub
 // Place gives a row that was read the biz_id of its key, if it has one.
 func (r *Row) Place() {
 	if r.BizKey != "" {
-		r.Both, r.BizID = r.BizID != 0, bizkey.ID(r.BizKey)
+		r.Both, r.BizID = r.BizID != 0, name.KeyID(r.BizKey)
 	}
 }
 
@@ -99,7 +92,7 @@ func (r Row) Problem() string {
 	case r.Created.IsZero():
 		return "created is 0: leave it out"
 	case r.BizKey != "":
-		if err := bizkey.Check(r.BizKey); err != nil {
+		if err := name.CheckKey(r.BizKey); err != nil {
 			return err.Error()
 		}
 	case r.BizID == 0:
@@ -159,15 +152,3 @@ func QuotedPostgreSQL(table string) string { return `"` + strings.ReplaceAll(tab
 
 // Quoted writes a valid name as an identifier of MySQL.
 func Quoted(table string) string { return "`" + strings.ReplaceAll(table, ".", "`.`") + "`" }
-
-// unledgered is the key of WithoutLedger.
-type unledgered struct{}
-
-// WithoutLedger has moves note nothing, for a benchmark of what the ledger costs. Whatever is moved twice is then stored
-// twice.
-func WithoutLedger(ctx context.Context) context.Context {
-	return context.WithValue(ctx, unledgered{}, true)
-}
-
-// Unledgered reports whether ctx is from WithoutLedger.
-func Unledgered(ctx context.Context) bool { return ctx.Value(unledgered{}) != nil }

@@ -1,4 +1,4 @@
-package schema
+package tocsinpg
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/outboxrow"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -52,21 +51,21 @@ func (r *report) add(object, format string, args ...any) {
 	r.findings = append(r.findings, ddl.Finding{Server: r.server, Object: object, Detail: fmt.Sprintf(format, args...)})
 }
 
-// Verify compares the table with what Apply makes, and its server with what a relay needs; no finding: all is well. It
+// VerifyOutbox compares the table with what ApplyOutbox makes, and its server with what a relay needs; no finding: all is well. It
 // changes nothing.
-func Verify(ctx context.Context, cfg outbox.Config) (findings []ddl.Finding, err error) {
+func VerifyOutbox(ctx context.Context, cfg outbox.Config) (findings []ddl.Finding, err error) {
 	if err := checkTable(cfg.Table); err != nil {
 		return nil, err
 	}
-	conn, err := connect(ctx, cfg)
+	conn, err := connectToApply(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	r := &report{server: place(conn), table: cfg.Table}
+	r := &report{server: whereIs(conn.Config()), table: cfg.Table}
 	for _, look := range []func(context.Context, *pgx.Conn) error{r.settings, r.relation} {
 		if err := look(ctx, conn); err != nil {
-			return nil, fmt.Errorf("inspect %s in %s: %w", cfg.Table, place(conn), err)
+			return nil, fmt.Errorf("inspect %s in %s: %w", cfg.Table, whereIs(conn.Config()), err)
 		}
 	}
 	return r.findings, nil
@@ -90,7 +89,7 @@ func (r *report) settings(ctx context.Context, conn *pgx.Conn) error {
 
 // relation looks at the table, and at its parts if it is one.
 func (r *report) relation(ctx context.Context, conn *pgx.Conn) error {
-	name := outboxrow.QuotedPostgreSQL(r.table)
+	name := outbox.QuotedPostgreSQL(r.table)
 	var kind, persistence, comment string
 	var rowSecurity, divided bool
 	err := conn.QueryRow(ctx, tableSQL, name).Scan(&kind, &persistence, &rowSecurity, &divided, &comment)
@@ -110,8 +109,8 @@ func (r *report) relation(ctx context.Context, conn *pgx.Conn) error {
 	if rowSecurity {
 		r.add(r.table, "has row-level security, which may hide rows from a relay: disable it")
 	}
-	if outboxrow.Identity(comment) == "" {
-		r.add(r.table, "has the comment %q, want %q and an identity: run `tocsin outbox apply`", comment, outboxrow.Comment)
+	if outbox.Identity(comment) == "" {
+		r.add(r.table, "has the comment %q, want %q and an identity: run `tocsin outbox apply`", comment, outbox.Comment)
 	}
 	return errors.Join(r.columns(ctx, conn, name), r.constraints(ctx, conn, name), r.sequence(ctx, conn, name), r.sequenceRight(ctx, conn, name))
 }

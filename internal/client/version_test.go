@@ -1,9 +1,7 @@
-package payloadmark_test
+package client
 
 import (
 	"testing"
-
-	"github.com/tocsinhq/tocsin/internal/payloadmark"
 )
 
 func TestTheMarkGoesInAndComesOut(t *testing.T) {
@@ -18,15 +16,15 @@ func TestTheMarkGoesInAndComesOut(t *testing.T) {
 		"no headers":        {"", 2, `{"_payload_version":"2"}`},
 		"beside headers":    {`{"a":"}","b":"{\"x\":1}"}`, 12, `{"_payload_version":"12","a":"}","b":"{\"x\":1}"}`},
 	} {
-		stored := payloadmark.Set(c.headers, c.version)
+		stored := setVersion(c.headers, c.version)
 		if stored != c.stored {
 			t.Errorf("%s: stored as %s, want %s", name, stored, c.stored)
 		}
 		want := c.version
-		if want < payloadmark.First {
+		if want < FirstMarked {
 			want = 0
 		}
-		if rest, version := payloadmark.Take(stored); rest != c.headers || version != want {
+		if rest, version := TakeVersion(stored); rest != c.headers || version != want {
 			t.Errorf("%s: read back as %q, %d", name, rest, version)
 		}
 	}
@@ -54,7 +52,7 @@ func TestTheMarkOfOtherProgramsIsRead(t *testing.T) {
 		`{"_payload_version":"2"`:                         {`{"_payload_version":"2"`, 0},
 		`{"_payload_version":"2"x`:                        {`{"_payload_version":"2"x`, 0},
 	} {
-		if rest, version := payloadmark.Take(headers); rest != want.rest || version != want.version {
+		if rest, version := TakeVersion(headers); rest != want.rest || version != want.version {
 			t.Errorf("%s: read as %q, %d, want %q, %d", headers, rest, version, want.rest, want.version)
 		}
 	}

@@ -1,4 +1,4 @@
-package schema
+package tocsinpg
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
 // business makes a database without an outbox, and a connection of its superuser.
@@ -18,7 +17,7 @@ func business(t *testing.T) (outbox.Config, *pgx.Conn) {
 	t.Helper()
 	name := fmt.Sprintf("t%x", rand.Uint64())
 	exec(t, dial(t, devtest.PostgreSQL(t, "postgres")), "CREATE DATABASE "+name)
-	cfg := outbox.Config{DSN: devtest.PostgreSQL(t, name), Table: "public.tocsin_outbox", Driver: tocsinpg.Driver{}}
+	cfg := outbox.Config{DSN: devtest.PostgreSQL(t, name), Table: "public.tocsin_outbox", Driver: Driver{}}
 	return cfg, dial(t, cfg.DSN)
 }
 
@@ -41,7 +40,7 @@ func exec(t *testing.T, conn *pgx.Conn, text string) {
 
 func verifies(t *testing.T, cfg outbox.Config, want ...string) {
 	t.Helper()
-	findings, err := Verify(t.Context(), cfg)
+	findings, err := VerifyOutbox(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func TestAnOutboxIsMadeOnceAndVerified(t *testing.T) {
 	verifies(t, cfg, "public.tocsin_outbox is missing")
 	identity := ""
 	for i := range 2 {
-		created, err := Apply(t.Context(), cfg)
+		created, err := ApplyOutbox(t.Context(), cfg)
 		if err != nil || created != (i == 0) {
 			t.Fatal(created, err)
 		}
@@ -85,7 +84,7 @@ func TestAnOutboxIsMadeOnceAndVerified(t *testing.T) {
 func TestVerifyNamesWhatDiffers(t *testing.T) {
 	t.Parallel()
 	cfg, conn := business(t)
-	if _, err := Apply(t.Context(), cfg); err != nil {
+	if _, err := ApplyOutbox(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ change, want, back string }{
@@ -122,7 +121,7 @@ func as(t *testing.T, cfg outbox.Config, conn *pgx.Conn, rights string) (outbox.
 func TestVerifyNamesTheRightOnTheSequenceThatARelayLacks(t *testing.T) {
 	t.Parallel()
 	cfg, conn := business(t)
-	if _, err := Apply(t.Context(), cfg); err != nil {
+	if _, err := ApplyOutbox(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	relays, user := as(t, cfg, conn, "SELECT, DELETE, UPDATE (attempts, last_error)")
@@ -139,7 +138,7 @@ func TestThePlanNamesTheSequence(t *testing.T) {
 	t.Parallel()
 	_, conn := business(t)
 	for _, name := range []string{"tocsin_outbox", "Out-box", strings.Repeat("x", 56), strings.Repeat("x", 57), strings.Repeat("x", maxName)} {
-		text, err := Plan("public." + name)
+		text, err := PlanOutbox("public." + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,10 +160,10 @@ func TestATableThatIsNoOutboxIsLeftAsItIs(t *testing.T) {
 	cfg, conn := business(t)
 	cfg.Table = "public.orders"
 	exec(t, conn, "CREATE TABLE orders (id bigint PRIMARY KEY, op integer, biz_type integer); COMMENT ON TABLE orders IS 'ours'")
-	if _, err := Apply(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "is no outbox, and is left as it is: name a table") {
+	if _, err := ApplyOutbox(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "is no outbox, and is left as it is: name a table") {
 		t.Error(err)
 	}
-	text, err := Plan(cfg.Table)
+	text, err := PlanOutbox(cfg.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +178,7 @@ func TestThePlanIsWhatApplyDoes(t *testing.T) {
 	cfg, conn := business(t)
 	exec(t, conn, `CREATE SCHEMA "Shop-1"`)
 	cfg.Table = "Shop-1.out$box"
-	text, err := Plan(cfg.Table)
+	text, err := PlanOutbox(cfg.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,15 +192,15 @@ func TestApplySaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	cfg, _ := business(t)
 	cfg.Table = "nowhere.tocsin_outbox"
-	if _, err := Apply(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "has no schema nowhere") {
+	if _, err := ApplyOutbox(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "has no schema nowhere") {
 		t.Error(err)
 	}
 	cfg.DSN = devtest.PostgreSQL(t, "nowhere")
-	if _, err := Apply(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "stands in a database of yours") {
+	if _, err := ApplyOutbox(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "stands in a database of yours") {
 		t.Error(err)
 	}
 	for table, want := range map[string]string{"tocsin_outbox": "name its schema too", "a b.c": "of letters, digits", "public." + strings.Repeat("x", 64): "at most 63 characters"} {
-		if _, err := Plan(table); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := PlanOutbox(table); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", table, err, want)
 		}
 	}
@@ -212,8 +211,8 @@ func TestAnOutboxInAnotherEncodingIsFound(t *testing.T) {
 	_, conn := business(t)
 	name := fmt.Sprintf("t%x", rand.Uint64())
 	exec(t, conn, "CREATE DATABASE "+name+" ENCODING 'LATIN1' TEMPLATE template0")
-	cfg := outbox.Config{DSN: devtest.PostgreSQL(t, name), Table: "public.tocsin_outbox", Driver: tocsinpg.Driver{}}
-	if _, err := Apply(t.Context(), cfg); err != nil {
+	cfg := outbox.Config{DSN: devtest.PostgreSQL(t, name), Table: "public.tocsin_outbox", Driver: Driver{}}
+	if _, err := ApplyOutbox(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	verifies(t, cfg, "is in a database with the encoding LATIN1, want UTF8")
@@ -223,7 +222,7 @@ func TestAnOutboxInAnotherEncodingIsFound(t *testing.T) {
 func TestTheTableRefusesWrongRows(t *testing.T) {
 	t.Parallel()
 	cfg, conn := business(t)
-	if _, err := Apply(t.Context(), cfg); err != nil {
+	if _, err := ApplyOutbox(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	for values, good := range map[string]bool{

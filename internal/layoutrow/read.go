@@ -1,0 +1,76 @@
+package layoutrow
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
+
+// readSQL reads the layout row of one database, its mark, and facts of its server. Parameter: the database's number by the config.
+// Primary key. Whole milliseconds would be up to one behind the clock.
+const readSQL = `SELECT /* tocsin layout */
+    ?,` + Columns + `,
+    mark,
+    @@max_allowed_packet,
+    CAST(UTC_TIMESTAMP(6) AS CHAR)
+FROM {database}.layout
+WHERE id = 1`
+
+// readAtOnce bounds the databases that one statement reads.
+const readAtOnce = 64
+
+// Queryer is a pool or one of its connections.
+type Queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Read reads the layout rows of a server's databases, by number, with their marks but without Ownership and GraceMS. failed has
+// the reasons why others could not be read. name returns the name of a database. The error concerns the whole server.
+func Read(ctx context.Context, over Queryer, databases []int, name func(database int) string) (rows map[int]Row, failed map[int]error, err error) {
+	rows, failed = make(map[int]Row, len(databases)), map[int]error{}
+	for part := range slices.Chunk(databases, readAtOnce) {
+		err := readInto(ctx, over, part, name, rows)
+		if err == nil {
+			continue
+		}
+		if mysql.Unanswered(err) {
+			return nil, nil, err
+		}
+		for _, database := range part { // so that a fault of one hides no other
+			if err := readInto(ctx, over, []int{database}, name, rows); mysql.Unanswered(err) {
+				return nil, nil, err
+			} else if err != nil {
+				failed[database] = err
+			}
+		}
+	}
+	return rows, failed, nil
+}
+
+func readInto(ctx context.Context, over Queryer, databases []int, name func(database int) string, into map[int]Row) error {
+	parts, args := make([]string, len(databases)), make([]any, len(databases))
+	for i, database := range databases {
+		parts[i], args[i] = strings.ReplaceAll(readSQL, "{database}", name(database)), database
+	}
+	found, err := over.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"), args...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	for found.Next() {
+		var r Row
+		var clock string
+		if err := found.Scan(append(r.Fields(), &r.Mark, &r.Packet, &clock)...); err != nil {
+			return err
+		}
+		if r.Clock, err = time.Parse("2006-01-02 15:04:05.000000", clock); err != nil {
+			return err
+		}
+		into[r.Asked] = r
+	}
+	return found.Err()
+}

@@ -1,0 +1,119 @@
+package yamlfile
+
+import (
+	"encoding"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+)
+
+var (
+	decimal    = regexp.MustCompile(`^-?(0|[1-9][0-9_]*)$`)
+	ownReaders = reflect.TypeFor[yaml.NodeUnmarshaler]()
+	ofText     = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// fits refuses what the YAML library would bend to fit a value of type t, or refuses in words that help nobody: it cuts 4.5 to
+// 4, reads 010 as 8 and takes a time without a zone for UTC; of an unknown key it does not say which keys belong there, and of
+// a text that its type refuses not where the text stands. What is merged or stands behind an alias is left to the library.
+func fits(node ast.Node, t reflect.Type) error {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return fits(node, t.Elem())
+	case t == reflect.TypeFor[time.Time]():
+		return instant(node)
+	case reflect.PointerTo(t).Implements(ownReaders):
+		return nil
+	case reflect.PointerTo(t).Implements(ofText):
+		return readable(node, t)
+	}
+	switch n := node.(type) {
+	case *ast.AnchorNode:
+		return fits(n.Value, t)
+	case *ast.MappingNode:
+		return entriesFit(n, t)
+	case *ast.SequenceNode:
+		return itemsFit(n, t)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.StringNode:
+		if text := n.GetToken().Value; noun(t) == noun(reflect.TypeFor[int]()) && !decimal.MatchString(text) {
+			return ErrorAt(n, "%q is not a whole number", text)
+		}
+	}
+	return nil
+}
+
+// instant refuses what the YAML library would read as no time at all, and times without a zone.
+func instant(node ast.Node) error {
+	if _, null := node.(*ast.NullNode); null {
+		return nil
+	}
+	text, _ := Text(node)
+	if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
+		return ErrorAt(node, "%s is not %s", written(node.GetToken().Value), noun(reflect.TypeFor[time.Time]()))
+	}
+	return nil
+}
+
+// readable refuses what a type that is written as a text can't read.
+func readable(node ast.Node, t reflect.Type) error {
+	text, ok := Text(node)
+	if !ok {
+		return ErrorAt(node, "%s belongs here", noun(t))
+	}
+	if err := reflect.New(t).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
+		return ErrorAt(node, "%s", err)
+	}
+	return nil
+}
+
+// entriesFit is fits for the entries of a mapping. Keys must be those of the struct that it is read into.
+func entriesFit(n *ast.MappingNode, t reflect.Type) error {
+	keys, fields := fieldsOf(t)
+	for _, entry := range n.Values {
+		key, plain := Text(entry.Key)
+		field, known := fields[key]
+		switch {
+		case t.Kind() == reflect.Map:
+			field = t.Elem()
+		case t.Kind() != reflect.Struct || !plain:
+			continue
+		case !known:
+			return ErrorAt(entry.Key, "unknown key %q: use %s", key, strings.Join(keys, ", "))
+		}
+		if err := fits(entry.Value, field); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fieldsOf returns the keys of a struct in their order, and the type of each; none if t is no struct.
+func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.Type) {
+	if t.Kind() != reflect.Struct {
+		return nil, nil
+	}
+	fields = map[string]reflect.Type{}
+	for _, field := range reflect.VisibleFields(t) {
+		if key, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); key != "" && key != "-" {
+			keys, fields[key] = append(keys, key), field.Type
+		}
+	}
+	return keys, fields
+}
+
+// itemsFit is fits for the items of a list.
+func itemsFit(n *ast.SequenceNode, t reflect.Type) error {
+	if t.Kind() != reflect.Slice {
+		return nil
+	}
+	for _, item := range n.Values {
+		if err := fits(item, t.Elem()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
