@@ -255,17 +255,10 @@ func TestTablesOfADatabaseThatNoNodeReachesWait(t *testing.T) {
 	}
 }
 
-// cutOff starts a node whose way to etcd can be cut, and says where its status
-// page is.
+// cutOff starts a node whose way to etcd can be cut, and returns the way and the address of its status page.
 func cutOff(s *site, name string) (way *devtest.Relay, page string) {
 	s.t.Helper()
-	return cutOffFrom(s, name, devtest.Etcd(s.t))
-}
-
-// cutOffFrom is cutOff from another etcd.
-func cutOffFrom(s *site, name, etcd string) (way *devtest.Relay, page string) {
-	s.t.Helper()
-	way = devtest.NewRelay(s.t, etcd)
+	way = devtest.NewRelay(s.t, devtest.Etcd(s.t))
 	page = devtest.FreeAddress()
 	s.write("cut.yaml", strings.Replace(s.yaml(s.layout, s.dsn()), devtest.Etcd(s.t), way.Addr, 1))
 	s.serve(name, "--config", "cut.yaml", "--listen", page)
