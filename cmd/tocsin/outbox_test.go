@@ -82,8 +82,8 @@ func TestOutboxCommandsRefuseWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	s, _ := shopSite(t)
 	for line, want := range map[string]string{
-		"outbox verify --outbox other": "the config has shop",
-		"outbox list --dsn " + s.dsn(): "name the table",
+		"outbox verify --outbox other":                                              "the config has shop",
+		"outbox list --dsn " + s.dsn():                                              "name the table",
 		"outbox list --dsn postgres://shop@127.0.0.1:1/shop?sslmode=disable&port=x": "port",
 		"outbox drop":   "give the ids of rows, or --all",
 		"outbox drop x": "want a number",
