@@ -190,6 +190,7 @@ func TestNodesAndClientsGoOnWithThePromotedReplica(t *testing.T) {
 		ownership string
 	}{"semi-synchronous": {true, node.ByEtcd}, "asynchronous": {false, node.ByEtcd}, "semi-synchronous, without etcd": {true, node.ByRows}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			semi := c.semi
 			d := newDrill(t, semi, c.ownership)
 			db := d.pair.Open(1)
