@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/operator/cluster"
 )
