@@ -111,7 +111,7 @@ func TestASweepRaisesAlarms(t *testing.T) {
 	if info := await(t, p, id, "the task to be dead", withStatus(tocsin.Dead)); len(first) != 1 || first[0].BizID != 1 {
 		t.Fatalf("%+v: alarms %+v", info, first)
 	}
-	db := openDB(t)
+	db := openDB(t, devtest.DSN(t))
 	if _, err := db.Exec("UPDATE "+first[0].Table+" SET gmt_create = gmt_create - INTERVAL 5 MINUTE WHERE job_id = ?", first[0].JobID); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func newUser(t *testing.T, db *sql.DB) (user, dsn string) {
 func TestAClientANodeAndASweepOpenNoMoreConnectionsThanAProcessMay(t *testing.T) {
 	t.Parallel()
 	const tasks, most = 2000, 12
-	p, db := newPlace(t, closePolicy()), openDB(t)
+	p, db := newPlace(t, closePolicy()), openDB(t, devtest.DSN(t))
 	user, dsn := newUser(t, db)
 	cfg := p.config("orders")
 	cfg.Tables.Servers = []tocsin.Server{{Name: "db1", DSN: dsn, MaxConns: most}}
@@ -72,7 +72,7 @@ func TestAClientANodeAndASweepOpenNoMoreConnectionsThanAProcessMay(t *testing.T)
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { done.Add(1); return nil })
 	s := sample(t, db, user)
 	n, _ := run(t, cfg, &h)
-	until(t, "the node has all tables", func() bool { return owned(n) == 8 })
+	awaitOwned(t, n, 8)
 	sweeper, err := node.NewSweeper(cfg, &h)
 	if err != nil {
 		t.Fatal(err)

@@ -15,15 +15,7 @@ import (
 // awaitOwned waits until a node owns the given number of tables.
 func awaitOwned(t *testing.T, n *node.Node, tables int) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		report, _ := n.Report()
-		if report.Owned == tables {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited too long for %d tables: %+v", tables, report)
-		}
-	}
+	until(t, fmt.Sprintf("it owns %d tables", tables), func() bool { return owned(n) == tables })
 }
 
 // The databases have no identity yet. Their node logs that, and publishes the identity once they have
@@ -32,7 +24,7 @@ func TestANodeTellsTheIdentityThatItsDatabasesAreGiven(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	for db := range 2 {
-		if _, err := openDB(t).Exec(fmt.Sprintf("UPDATE %s.layout SET identity = ''", p.cfg.Layout.Database(db))); err != nil {
+		if _, err := openDB(t, devtest.DSN(t)).Exec(fmt.Sprintf("UPDATE %s.layout SET identity = ''", p.cfg.Layout.Database(db))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -197,9 +197,7 @@ func TestStatusSaysWhetherTheNodeMayDeliver(t *testing.T) {
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	for range 2 { // a node may run again
 		n, stop := run(t, cfg, &h)
-		for status(n).Code != http.StatusOK || owned(n) != 8 {
-			time.Sleep(5 * time.Millisecond)
-		}
+		until(t, "it may deliver", func() bool { return status(n).Code == http.StatusOK && owned(n) == 8 })
 		if !exports(t, registry, "tocsin_store_round_trip_seconds") {
 			t.Error("the store's metrics are not exported")
 		}
@@ -225,9 +223,7 @@ func TestTwoNodesOnOneRegistererAreAnErrorAndNoPanic(t *testing.T) {
 	cfg := p.config("orders")
 	cfg.Registerer = of("a")
 	first, stop := run(t, cfg, &node.Handlers{})
-	for owned(first) != 8 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	awaitOwned(t, first, 8)
 	for name, registry := range map[string]prometheus.Registerer{"a second node": of("a"), "a name that is taken": taken} {
 		cfg.Registerer = registry
 		n, err := node.New(cfg, nil)
@@ -250,9 +246,7 @@ func TestTwoNodesOnOneRegistererAreAnErrorAndNoPanic(t *testing.T) {
 	}
 	cfg.Registerer = of("b")
 	second, _ := run(t, cfg, &node.Handlers{})
-	for owned(second) != 4 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	awaitOwned(t, second, 4)
 	stop()
 }
 

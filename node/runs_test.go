@@ -24,11 +24,7 @@ type hourly struct {
 
 func newHourly(t *testing.T, p place, overlap string) *hourly {
 	t.Helper()
-	db, err := sql.Open("mysql", devtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := openDB(t, devtest.DSN(t))
 	table := p.cfg.Layout.TableOf(7)
 	s := &hourly{T: t, p: p, db: db, id: uint64(time.Since(tocsin.Epoch).Milliseconds())<<22 | uint64(table)<<9}
 	s.exec(`INSERT INTO `+p.cfg.Layout.Database(p.cfg.Layout.DatabaseOf(table))+`.schedule (schedule_id, gmt_create, gmt_modified, name, table_no, biz_type,

@@ -177,7 +177,7 @@ func TestANewOwnerMakesTheRunsOfItsTables(t *testing.T) {
 	p := newPlace(t, closePolicy())
 	s := newPlanned(t, p)
 	first, stopFirst := run(t, named(p.config("orders"), "a"), s.handlers())
-	until(t, "all tables", func() bool { r, _ := first.Report(); return r.Owned == 8 })
+	awaitOwned(t, first, 8)
 	var all []schedule.Schedule
 	for i := range 24 {
 		all = append(all, s.create(schedule.Definition{Name: string(rune('a' + i)), Cron: "@every 1m", StartWithin: seconds(20), Missed: schedule.MissedSkip}))
@@ -199,7 +199,7 @@ func TestANewOwnerMakesTheRunsOfItsTables(t *testing.T) {
 		return made() == 0
 	})
 	second, _ := run(t, named(p.config("orders"), "b"), s.handlers())
-	until(t, "half of the tables", func() bool { r, _ := second.Report(); return r.Owned == 4 })
+	awaitOwned(t, second, 4)
 	until(t, "the runs of some", func() bool { return made() > 0 })
 	stopFirst()
 	until(t, "the runs of all", func() bool { return made() == len(all) })

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -78,11 +77,7 @@ func TestSweepCountsWhatHandlersComplete(t *testing.T) {
 	for id := range uint64(20) {
 		add(t, p, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
 	}
-	db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openDB(t, p.cfg.Servers[0].DSN)
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error {
 		tx, err := db.BeginTx(ctx, nil)
@@ -122,7 +117,7 @@ func TestASweepNamesTheServerWhoseDiskIsFull(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
 	add(t, p, orderClose.New(p.bizIDIn(1, 0), order{1}, tocsin.In(0)))
-	db := p.server(t)
+	db := openDB(t, p.cfg.Servers[0].DSN)
 	for table := range p.cfg.Layout.Tables {
 		p.do(t, db, []string{fmt.Sprintf(`CREATE TRIGGER {db}.full_%d BEFORE UPDATE ON {db}.task_%04d FOR EACH ROW
 			SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1030, MESSAGE_TEXT = 'Got error 28 "No space left on device" from storage engine InnoDB'`,

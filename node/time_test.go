@@ -33,11 +33,7 @@ func TestNothingIsEarlyByTheClockOfAServerThatIsTwoMinutesOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlaceOn(t, devtest.WrongClock(t, off).DSN(), closePolicy())
-			db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = db.Close() })
+			db := openDB(t, p.cfg.Servers[0].DSN)
 			if ahead := time.Until(clockOf(t, db)); (ahead - off).Abs() > 10*time.Second {
 				t.Fatalf("the server's clock is %s ahead, want %s", ahead, off)
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/health"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -45,17 +44,6 @@ var ills = map[string]ill{
 	"it has moved": {
 		[]string{"UPDATE {db}.layout SET state = 'retired'"}, []string{"UPDATE {db}.layout SET state = 'active'"}, "is retired",
 	},
-}
-
-// server returns a pool of the place's first server.
-func (p place) server(t *testing.T) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
 }
 
 // do runs statements on the second database.
@@ -122,7 +110,7 @@ func TestOneWrongDatabaseStopsItsOwnTasksOnly(t *testing.T) {
 	t.Parallel()
 	ill := ills["its layout table is gone"]
 	p := newPlace(t, closePolicy())
-	db := p.server(t)
+	db := openDB(t, p.cfg.Servers[0].DSN)
 	started, release := make(chan uint64, 100), make(chan struct{})
 	var h node.Handlers
 	slow := p.bizIDIn(1, 0)
@@ -168,7 +156,7 @@ func TestANodeStartsBesideAWrongDatabase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, closePolicy())
-			db := p.server(t)
+			db := openDB(t, p.cfg.Servers[0].DSN)
 			waits := add(t, p, orderClose.New(p.bizIDIn(1, 0), order{1}, tocsin.In(0)))
 			p.do(t, db, ill.wrong)
 			var h node.Handlers
@@ -188,7 +176,7 @@ func TestANodeStartsBesideAWrongDatabase(t *testing.T) {
 func TestALostOwnerTableKeepsItsOwnDatabasesTablesOnly(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
-	db := p.server(t)
+	db := openDB(t, p.cfg.Servers[0].DSN)
 	p.do(t, db, []string{"RENAME TABLE {db}.owner TO {db}.away"})
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
@@ -208,11 +196,7 @@ func TestALostOwnerTableKeepsItsOwnDatabasesTablesOnly(t *testing.T) {
 // own, with overdue tasks of the same biz type that belong to others.
 func strangers(t *testing.T, p place) (port int, digest func() string) {
 	t.Helper()
-	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
+	server := startServer(t)
 	theirs := p
 	theirs.cfg.Cluster = "strangers"
 	theirs.cfg.Servers = []tocsin.Server{{Name: "theirs", DSN: server.DSN()}}
@@ -229,7 +213,7 @@ func strangers(t *testing.T, p place) (port int, digest func() string) {
 	for n := range uint64(40) {
 		add(t, theirs, orderClose.New(n+1, order{n}, tocsin.In(0)))
 	}
-	db := theirs.server(t)
+	db := openDB(t, theirs.cfg.Servers[0].DSN)
 	return server.Port(), func() string {
 		var all strings.Builder
 		for d := range p.cfg.Layout.Databases {

@@ -122,16 +122,9 @@ type movingSite struct {
 
 func newMovingSite(s *site) *movingSite {
 	s.t.Helper()
-	other, err := devserver.StartMariaDB(s.t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = other.Stop() })
+	other := startServer(s.t, devserver.MariaDBConfig{})
 	m := &movingSite{site: s, name: s.layout.Database(1), other: other}
-	if m.dest, err = sql.Open("mysql", other.DSN()); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = m.dest.Close() })
+	m.dest = openDB(s.t, other.DSN())
 	s.write("new.yaml", s.splitYAML(other.DSN()))
 	return m
 }

@@ -39,26 +39,10 @@ func (e examined) failures() string {
 	return strings.Join(all, ", ")
 }
 
-// ownServer starts a server for this test alone and gives its DSN: settings are
-// what is tested, whatever server the other tests use.
-func ownServer(t *testing.T, cfg devserver.MariaDBConfig) string {
-	t.Helper()
-	m, err := devserver.StartMariaDB(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m.DSN()
-}
-
 func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
-	s.write("tocsin.yaml", s.yaml(s.layout, ownServer(t, devserver.MariaDBConfig{Durable: true})))
+	s.write("tocsin.yaml", s.yaml(s.layout, startServer(t, devserver.MariaDBConfig{Durable: true}).DSN()))
 	s.write("biz.yaml", bizYAML)
 	s.applyDDL()
 	s.run("doctor").says(t, "warn  biz types    stored: none", "1 to warn of, 0 failed")
@@ -340,14 +324,10 @@ func TestDoctorLeavesNothingBehind(t *testing.T) {
 func hangingSite(t *testing.T, args ...string) (*site, *sql.DB) {
 	t.Helper()
 	s := bareSite(t)
-	dsn := ownServer(t, devserver.MariaDBConfig{Durable: true, Args: args})
+	dsn := startServer(t, devserver.MariaDBConfig{Durable: true, Args: args}).DSN()
 	s.write("tocsin.yaml", s.yaml(s.layout, dsn))
 	s.applyAll()
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := openDB(t, dsn)
 	return s, db
 }
 

@@ -110,11 +110,7 @@ func TestListsHaveWhatTheOtherServersHold(t *testing.T) {
 func TestAFrozenServerHoldsUpNoListForLong(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.Kill() })
+	m := startServer(t, devserver.MariaDBConfig{})
 	s.exec("DROP DATABASE {prefix}_1")
 	s.write("tocsin.yaml", s.splitYAML(m.DSN()))
 	s.run("ddl", "apply").ok(t)

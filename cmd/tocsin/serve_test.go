@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -114,15 +113,7 @@ func TestARelayEndsWithItsPage(t *testing.T) {
 func TestServeWaitsForTheServersAndBeginsWhenOneAnswers(t *testing.T) {
 	t.Parallel()
 	s, cfg := bareSite(t), devserver.MariaDBConfig{Dir: filepath.Join(t.TempDir(), "db1")}
-	start := func() *devserver.MariaDB {
-		server, err := devserver.StartMariaDB(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = server.Stop() })
-		return server
-	}
-	server := start()
+	server := startServer(t, cfg)
 	cfg.Port = server.Port()
 	config := s.yaml(s.layout, server.DSN())
 	s.write("tocsin.yaml", config)
@@ -156,7 +147,7 @@ func TestServeWaitsForTheServersAndBeginsWhenOneAnswers(t *testing.T) {
 		t.Errorf("metrics:\n%s", said)
 	}
 
-	start()
+	startServer(t, cfg)
 	s.waitFor("the node is ready", func() bool { ready, _ := ask("/readyz"); return ready == http.StatusOK })
 	if log := n.log.String(); strings.Count(log, "no server answers") > 1 || !strings.Contains(log, "a server answers: starting") {
 		t.Errorf("log:\n%s", log)
@@ -284,18 +275,10 @@ func (s *site) wantPasswords() {
 func secureMySQL(t *testing.T, authority *devtest.Authority) string {
 	t.Helper()
 	cert, key := authority.Issue(t, "mysql")
-	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
+	server := startServer(t, devserver.MariaDBConfig{
 		Args: []string{"--ssl-ca=" + authority.File, "--ssl-cert=" + cert, "--ssl-key=" + key},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
-	root, err := sql.Open("mysql", server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := openDB(t, server.DSN())
 	for _, statement := range []string{"CREATE USER 'safe'@'%' REQUIRE X509", "GRANT ALL ON *.* TO 'safe'@'%'"} {
 		if _, err := root.Exec(statement); err != nil {
 			t.Fatal(err)

@@ -149,7 +149,7 @@ func TestWhySaysWhatIsWrongWithTheServer(t *testing.T) {
 func TestWhySaysThatTheServerTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
-	s.write("tocsin.yaml", s.yaml(s.layout, ownServer(t, devserver.MariaDBConfig{Args: []string{"--read-only"}})))
+	s.write("tocsin.yaml", s.yaml(s.layout, startServer(t, devserver.MariaDBConfig{Args: []string{"--read-only"}}).DSN()))
 	s.applyAll() // root may
 	s.run("task", "add", "--type", "order.close", "--biz-id", "1", "--in", "0s").ok(t)
 	id := decode[[]taskJSON](t, s.run("task", "list", "--biz-id", "1", "--json"))[0].JobID
