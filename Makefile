@@ -62,9 +62,7 @@ ALONE = ./assign ./cmd/tocsin ./internal/chaos ./node
 PLAIN = $(filter-out $(RACED), $(filter ./bench% ./cmd/% ./docs ./duequeue ./examples/% ./internal/% ./schedule/firetimes ./tocsintest, $(PACKAGES)))
 RACED = ./internal/client ./internal/expiry ./internal/loglimit ./internal/mysql
 
-# What only computes, for a minute and more: make test runs it at low priority, while other tests wait.
-SLOW  = ./internal/house ./internal/model ./schedule/firetimes
-
+# Searches, for a minute and more: make test runs them at low priority, while other tests wait.
 MODEL = go test -vet=off -timeout 30m $(TESTARGS) ./internal/model
 
 # Servers of tests write gigabytes that nobody keeps, and etcd waits for the disk at each write: they work in memory if there is much.
@@ -76,10 +74,10 @@ test test-sql: export TMPDIR = $(TEMP)
 test: ## install what is missing, run all tests, with the race detector where something runs side by side, and list what failed
 	@scripts/install-deps.sh test
 	@scripts/all.sh \
-		'nice -n 19 go test -vet=off -timeout 60m $(TESTARGS) $(SLOW)' \
+		'nice -n 19 $(MODEL) ./schedule/firetimes' \
 		'go test -vet=off -race -p 2 -parallel 4 -timeout 60m $(TESTARGS) $(filter-out $(ALONE) $(PLAIN), $(PACKAGES))' \
 		'go test -vet=off -race -p 1 -parallel 6 -timeout 60m $(TESTARGS) $(filter-out $(PLAIN), $(ALONE))' \
-		'go test -vet=off -p 2 -parallel 4 -timeout 60m $(TESTARGS) $(filter-out $(ALONE) $(SLOW), $(PLAIN))' \
+		'go test -vet=off -p 2 -parallel 4 -timeout 60m $(TESTARGS) $(filter-out $(ALONE) ./internal/model ./schedule/firetimes, $(PLAIN))' \
 		'go test -vet=off -p 1 -parallel 6 -timeout 60m $(TESTARGS) $(filter $(PLAIN), $(ALONE))' \
 		'go run ./internal/house/servertests left-out'
 
