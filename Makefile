@@ -23,8 +23,6 @@ endif
 # The packages of all modules in go.work, where ./... stands for those of the root module alone.
 ALL = work
 
-space := $(subst ,, )
-
 .DEFAULT_GOAL := help
 .PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check units openapi lint-openapi dashboards clean
 
@@ -52,23 +50,35 @@ build: ## build bin/tocsin
 	@echo "building bin/tocsin: the first time takes a few minutes, later ones seconds" >&2
 	@go build $(TRIMPATH) -ldflags '$(LDFLAGS)' -o bin/tocsin ./cmd/tocsin
 
-# Packages whose tests start many processes, or judge how long a fault lasts: one at a time, six tests of it at once, as most of
-# them wait. Of the others there is room for two packages at once.
-ALONE = internal/chaos cmd/tocsin node assign
+# The packages of all modules, as ./x.
+PACKAGES = $(shell go list -f '{{.Dir}}' $(ALL) | sed 's|^$(CURDIR)|.|')
 
-# Packages that compute, one goroutine by itself: the race detector has nothing to find there, and makes them ten times as long.
-PLAIN = internal/house schedule/firetimes
+# Packages whose tests start many processes, or judge how long a fault lasts: one at a time, and many tests of it at once, as most
+# of them wait. Of the others there is room for two packages at once.
+ALONE = ./assign ./cmd/tocsin ./internal/chaos ./node
 
-# So are the searches of internal/model.
+# The race detector makes tests take four times as long. It runs where the code of a package works side by side. PLAIN are programs
+# and harnesses, whose engines have it in tests of their own, and packages that compute in one goroutine.
+PLAIN = $(filter-out $(RACED), $(filter ./bench% ./cmd/% ./docs ./duequeue ./examples/% ./internal/% ./schedule/firetimes ./tocsintest, $(PACKAGES)))
+RACED = ./internal/client ./internal/expiry ./internal/loglimit ./internal/mysql
+
+# Searches, for a minute and more: make test runs them at low priority, while other tests wait.
 MODEL = go test -vet=off -timeout 30m $(TESTARGS) ./internal/model
+
+# Servers of tests write gigabytes that nobody keeps, and etcd waits for the disk at each write: they work in memory if there is much.
+SHM := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 12 * 2 ^ 20 { print $$6 }')
+TEMP := $(or $(TMPDIR),$(SHM),/tmp)
+test test-sql: export TMPDIR = $(TEMP)
 
 # go vet is left to make lint.
 test: ## install what is missing, run all tests, with the race detector where something runs side by side, and list what failed
 	@scripts/install-deps.sh test
 	@scripts/all.sh \
-		'go test -vet=off -race -p 1 -parallel 6 -timeout 60m $(TESTARGS) $(ALONE:%=./%)' \
-		'go test -vet=off -race -p 2 -parallel 4 -timeout 60m $(TESTARGS) $$(go list $(ALL) | grep -vxE "github.com/tocsinhq/tocsin/($(subst $(space),|,$(ALONE) $(PLAIN) internal/model))")' \
-		'$(MODEL) $(PLAIN:%=./%)' \
+		'nice -n 19 $(MODEL) ./schedule/firetimes' \
+		'go test -vet=off -race -p 2 -parallel 4 -timeout 60m $(TESTARGS) $(filter-out $(ALONE) $(PLAIN), $(PACKAGES))' \
+		'go test -vet=off -race -p 1 -parallel 6 -timeout 60m $(TESTARGS) $(filter-out $(PLAIN), $(ALONE))' \
+		'go test -vet=off -p 2 -parallel 4 -timeout 60m $(TESTARGS) $(filter-out $(ALONE) ./internal/model ./schedule/firetimes, $(PLAIN))' \
+		'go test -vet=off -p 1 -parallel 6 -timeout 60m $(TESTARGS) $(filter $(PLAIN), $(ALONE))' \
 		'go run ./internal/house/servertests left-out'
 
 # Of internal/model only what compares it with a server: its searches need none, and make test has run them.

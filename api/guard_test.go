@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
@@ -41,7 +43,6 @@ func TestAnAPIWithoutTokensIsForProgramsOfThisHost(t *testing.T) {
 		"a page of the configuration": {with(add, "Origin", "https://admin.example.com"), 201, ""},
 		"a form":                      {with(add, "Content-Type", "text/plain"), 415, "unsupported_media_type"},
 	} {
-		b.header = clone(b.header)
 		got := s.do(b.request)
 		if got.status != b.status || got.Code != b.code {
 			t.Errorf("%s: %d %s", name, got.status, got.text)
@@ -50,14 +51,6 @@ func TestAnAPIWithoutTokensIsForProgramsOfThisHost(t *testing.T) {
 			s.isProblem(name, got)
 		}
 	}
-}
-
-func clone(of map[string]string) map[string]string {
-	m := map[string]string{}
-	for k, v := range of {
-		m[k] = v
-	}
-	return m
 }
 
 func TestPagesOfConfiguredOriginsMayCall(t *testing.T) {
@@ -83,7 +76,8 @@ func TestPagesOfConfiguredOriginsMayCall(t *testing.T) {
 
 func TestATokenHasARate(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(c *api.Config) { c.Rate = 0.5 })
+	registry := prometheus.NewRegistry()
+	s := serve(t, func(c *api.Config) { c.Rate, c.Registerer = 0.5, registry })
 	if got := s.do(get("/tasks/1")); got.status != http.StatusNotFound {
 		t.Fatalf("%d %s", got.status, got.text)
 	}
@@ -92,38 +86,50 @@ func TestATokenHasARate(t *testing.T) {
 		t.Errorf("%d %s, retry after %s", got.status, got.text, got.header.Get("Retry-After"))
 	}
 	s.isProblem("rate", got)
+	if measured, _ := values(t, registry); measured["refusals_total{reason=rate}"] != 1 {
+		t.Errorf("%v", measured)
+	}
 	if got := s.do(get("/tasks/1").by("read")); got.status != http.StatusNotFound {
 		t.Errorf("another token: %d %s", got.status, got.text)
 	}
 }
 
+// Each write is a line in the log, with what it was about; one that is refused for its token too, with the token's id.
 func TestEachWriteIsALineInTheLog(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	id := s.add(closing.New(5, "", tocsin.In(time.Hour)))
+	wrong := s.tokens["write"][:len(s.tokens["write"])-1]
+	id, foreign := s.add(closing.New(5, "", tocsin.In(time.Hour))), s.add(remind.New(5, "", tocsin.In(time.Hour)))
 	for _, r := range []request{
 		post("/tasks", `{"biz_type": "order.close", "biz_id": "42", "delay_ms": 9, "dedup_key": "private", "payload": "`+secret+`"}`),
 		post("/tasks", `{"biz_type": "coupon.remind", "biz_id": "43", "delay_ms": 9}`),
 		post("/tasks/"+id+":cancel", ""),
 		post("/tasks/"+id+":bury", "").by("write"),
 		post("/tasks:redrive", `{"all": true}`).by("operate"),
+		with(post("/tasks/"+id+":cancel", "").by("-"), "Authorization", "Bearer "+wrong),
+		post("/tasks/"+id+":cancel", "").by("read"),
+		post("/tasks/"+foreign+":cancel", ""),
 		get("/tasks/" + id),
+		get("/tasks/" + id).by("-"),
 	} {
 		s.do(r)
 	}
-	log := s.log.String()
+	log, tokenID := s.log.String(), strings.Split(wrong, "_")[1]
 	for _, want := range []string{
 		`token=write .*operation=add_task object="task \d+, order.close of biz_id 42" outcome=added status=201`,
 		`token=write .*operation=add_task object="coupon.remind of biz_id 43" outcome=unknown_biz_type status=404`,
 		`token=write .*operation=cancel_task object="task ` + id + ` of order.close" outcome=cancelled status=200`,
 		`token=write .*operation=bury_task .*outcome=scope status=403`,
 		`token=operate .*operation=redrive_tasks object="dead tasks of all biz types of the token" outcome="0 redriven, complete true, dry run false" status=200`,
+		`token="" token_id=` + tokenID + ` .*operation=cancel_task object=/v1/tasks/` + id + `:cancel outcome=token status=401`,
+		`token=read .*operation=cancel_task object=/v1/tasks/` + id + `:cancel outcome=scope status=403`,
+		`token=write .*operation=cancel_task object="task ` + foreign + `" outcome=not_found status=404`,
 	} {
 		if !regexp.MustCompile(want).MatchString(log) {
 			t.Errorf("no line %s in\n%s", want, log)
 		}
 	}
-	if n := strings.Count(log, "API write"); n != 5 || strings.Contains(log, secret) || strings.Contains(log, "private") || strings.Contains(log, s.tokens["write"]) {
+	if n := strings.Count(log, "API write"); n != 8 || strings.Contains(log, secret) || strings.Contains(log, "private") || strings.Contains(log, wrong) {
 		t.Errorf("%d lines:\n%s", n, log)
 	}
 }

@@ -236,7 +236,7 @@ func TestConnectionsOfATokenAreFew(t *testing.T) {
 		go func() { answers <- s.do(get("/biz-types").by("read")) }()
 	}
 	go func() { answers <- s.do(get("/biz-types").by("all")) }()
-	for late := time.Now().Add(30 * time.Second); waiting() < mine+others; time.Sleep(10 * time.Millisecond) {
+	for late := time.Now().Add(patience); waiting() < mine+others; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatalf("%d requests wait for the table", waiting())
 		}

@@ -87,20 +87,6 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestARequestBeyondTheRateIsARefusal(t *testing.T) {
-	t.Parallel()
-	registry := prometheus.NewRegistry()
-	s := serve(t, func(c *api.Config) { c.Registerer, c.Rate = registry, .001 })
-	for _, want := range []int{404, 429} {
-		if got := s.do(get("/tasks/1")); got.status != want {
-			t.Fatalf("%d, want %d: %s", got.status, want, got.text)
-		}
-	}
-	if got, _ := values(t, registry); got["refusals_total{reason=rate}"] != 1 {
-		t.Errorf("%v", got)
-	}
-}
-
 func TestARequestIsInFlightUntilItsAnswerHasEnded(t *testing.T) {
 	t.Parallel()
 	s, registry := measuredAPI(t)

@@ -49,6 +49,8 @@ func (s *served) pending(key string) []api.Task {
 	return want[api.Tasks](s, http.StatusOK, get("/tasks?status=pending&limit=1000&biz_key="+key).by("all")).Tasks
 }
 
+// A proxy that compresses answers makes their ETags weak. What was read of a schedule before it was deleted does not count for another
+// of its name.
 func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
@@ -97,24 +99,14 @@ func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 	if old := s.do(drop("report.daily", tag)); old.status != http.StatusPreconditionFailed || old.Code != "changed" {
 		t.Errorf("%d %s", old.status, old.text)
 	}
-	if gone := s.do(drop("report.daily", `"other", `+next)); gone.status != http.StatusNoContent || gone.text != "" {
+	if gone := s.do(drop("report.daily", `"other", W/`+next)); gone.status != http.StatusNoContent || gone.text != "" {
 		t.Errorf("%d %s", gone.status, gone.text)
 	}
 	if got := s.do(get("/schedules/report.daily")); got.status != http.StatusNotFound || got.Code != "not_found" || len(s.pending("report.daily")) > 0 {
 		t.Errorf("%d %s", got.status, got.text)
 	}
-}
-
-// It has the first revision again, and what was read before counts no more.
-func TestAScheduleThatIsMadeAnewHasAnotherETag(t *testing.T) {
-	t.Parallel()
-	s := serve(t, nil)
-	_, tag := s.create(hourly("report.daily", ""))
-	if got := s.do(drop("report.daily", "*")); got.status != http.StatusNoContent {
-		t.Errorf("%d %s", got.status, got.text)
-	}
 	if _, anew := s.create(hourly("report.daily", "")); anew == tag || s.do(drop("report.daily", tag)).status != http.StatusPreconditionFailed {
-		t.Errorf("made anew with %s, was %s", anew, tag)
+		t.Errorf("made anew, with its first revision, as %s, was %s", anew, tag)
 	}
 }
 

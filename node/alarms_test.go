@@ -3,14 +3,11 @@ package node_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,16 +27,11 @@ func alarmed(alarm biztype.Policy) []biztype.Policy {
 	return []biztype.Policy{p, alarm}
 }
 
-// onDuty serves a receiver of alarms, which answers with an error so many times first.
-func onDuty(t *testing.T, failures int32) (url string, got chan webhook.Alarm) {
+// onDuty serves a receiver of alarms.
+func onDuty(t *testing.T) (url string, got chan webhook.Alarm) {
 	t.Helper()
 	got = make(chan webhook.Alarm, 100)
-	var left atomic.Int32
-	left.Store(failures)
 	r, err := webhook.New(webhook.Config{Unsigned: true}, func(_ context.Context, task webhook.Task) error {
-		if left.Add(-1) >= 0 {
-			return errors.New("down")
-		}
 		alarm, err := webhook.AlarmOf(task)
 		got <- alarm
 		return err
@@ -62,56 +54,10 @@ func (p place) alarms(t *testing.T) []tocsin.Info {
 	return slices.DeleteFunc(infos, func(i tocsin.Info) bool { return i.BizType != "ops.alarm" })
 }
 
-func TestAThousandDeadTasksOfTwoNodesMakeOneAlarmThatIsRetried(t *testing.T) {
-	t.Parallel()
-	url, got := onDuty(t, 3)
-	p := newPlace(t, alarmed(biztype.Policy{
-		Webhook: &biztype.Webhook{URL: url, Allow: []string{"127.0.0.0/8"}}, Ladder: []biztype.Duration{biztype.Duration(10 * time.Millisecond)},
-	})...)
-	tasks := make([]tocsin.NewTask, 1000)
-	for i := range tasks {
-		tasks[i] = orderClose.New(uint64(i+1), order{}, tocsin.In(0))
-	}
-	added, err := p.client.AddMany(t.Context(), tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begun := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
-	for i := range begun {
-		begin := sync.OnceFunc(func() { close(begun[i]) })
-		var h node.Handlers
-		node.Handle(&h, orderClose, func(ctx context.Context, _ *tocsin.Task[order]) error {
-			begin()
-			select {
-			case <-begun[1-i]: // both have some
-			case <-ctx.Done():
-				t.Error("one node alone got tasks")
-			}
-			return tocsin.Bury(errors.New("no such order"))
-		})
-		run(t, p.config("orders"), &h)
-	}
-	run(t, p.config(""), nil)
-	alarm := receive(t, got, "the alarm")
-	for _, added := range added {
-		await(t, p, added.JobID, "the task to be dead", withStatus(tocsin.Dead))
-	}
-	if alarm.Kind != "dead" || alarm.BizType != "order.close" || alarm.Count < 1 || alarm.Count > 1000 || alarm.LastError != "no such order" || len(alarm.JobIDs) != 5 {
-		t.Errorf("got %+v", alarm)
-	}
-	all := p.alarms(t)
-	if len(all) != 1 {
-		t.Fatalf("%d alarms", len(all))
-	}
-	if info := await(t, p, all[0].JobID, "the alarm to be done", withStatus(tocsin.Done)); info.Attempts != 3 {
-		t.Errorf("%d attempts failed, want 3: %+v", info.Attempts, info)
-	}
-}
-
 // Who settles a task as dead and is killed before the alarm is added has told nobody.
 func TestTheAlarmOfAProcessThatWasKilledComesLater(t *testing.T) {
 	t.Parallel()
-	url, got := onDuty(t, 0)
+	url, got := onDuty(t)
 	p := newPlace(t, alarmed(biztype.Policy{Webhook: &biztype.Webhook{URL: url, Allow: []string{"127.0.0.0/8"}}})...)
 	text, err := json.Marshal(child{p.cfg, p.etcd.Endpoints, "orders", "order.close"})
 	if err != nil {
@@ -165,7 +111,7 @@ func TestASweepRaisesAlarms(t *testing.T) {
 	if info := await(t, p, id, "the task to be dead", withStatus(tocsin.Dead)); len(first) != 1 || first[0].BizID != 1 {
 		t.Fatalf("%+v: alarms %+v", info, first)
 	}
-	db := openDB(t)
+	db := openDB(t, devtest.DSN(t))
 	if _, err := db.Exec("UPDATE "+first[0].Table+" SET gmt_create = gmt_create - INTERVAL 5 MINUTE WHERE job_id = ?", first[0].JobID); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -25,11 +24,7 @@ func onTwoServers(t *testing.T, policy biztype.Policy) (p place, port int) {
 // onTwoServersOf returns p with database 1 on a server of its own.
 func onTwoServersOf(t *testing.T, p place, policy biztype.Policy) (place, int) {
 	t.Helper()
-	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Stop() })
+	other := startServer(t)
 	return onServers(t, p, other.DSN(), policy), other.Port()
 }
 

@@ -37,7 +37,7 @@ func TestANodeStoresThePoliciesOfItsCode(t *testing.T) {
 
 func TestANodeThatMayStoreNoPolicySaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	p, db := newOpenPlace(t), openDB(t)
+	p, db := newOpenPlace(t), openDB(t, devtest.DSN(t))
 	user := "u" + strings.ToLower(devtest.Prefix(t))
 	plans, err := ddl.Grants(p.cfg, ddl.GrantOptions{Roles: []string{"node"}, User: user, PerTable: true})
 	if err != nil {

@@ -37,11 +37,7 @@ func TestACancelTenMillisecondsAheadWins(t *testing.T) {
 			policy := closePolicy()
 			policy.Strict = strict
 			p := newPlace(t, policy)
-			db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = db.Close() })
+			db := openDB(t, p.cfg.Servers[0].DSN)
 			c := &cancels{place: p, db: db, delivered: map[tocsin.JobID]bool{}}
 			var h node.Handlers
 			node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {

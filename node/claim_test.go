@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"
@@ -19,15 +18,30 @@ type tallied struct {
 	seen map[tocsin.JobID]int
 }
 
+func (c *tallied) handle(_ context.Context, task *tocsin.Task[order]) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[task.JobID]++
+	return nil
+}
+
 func (c *tallied) handlers() *node.Handlers {
 	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.seen[task.JobID]++
-		return nil
-	})
+	node.Handle(&h, orderClose, c.handle)
 	return &h
+}
+
+// of returns how many deliveries of these tasks there were, and how many tasks had more than one.
+func (c *tallied) of(ids []tocsin.JobID) (n, twice int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		n += c.seen[id]
+		if c.seen[id] > 1 {
+			twice++
+		}
+	}
+	return n, twice
 }
 
 // ownEtcd starts one that the test may stop and start again.
@@ -54,16 +68,11 @@ func TestNodesDeliverEachTaskOnceWhileEtcdIsAway(t *testing.T) {
 	b, _ := run(t, p.config("orders"), c.handlers())
 	inMode := func(want node.Mode) {
 		t.Helper()
-		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		until(t, "both are in mode "+string(want), func() bool {
 			ra, _ := a.Report()
 			rb, _ := b.Report()
-			if ra.Mode == want && rb.Mode == want && ra.Owned == 4 && rb.Owned == 4 {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("waited too long for mode %s: %+v, %+v", want, ra, rb)
-			}
-		}
+			return ra.Mode == want && rb.Mode == want && ra.Owned == 4 && rb.Owned == 4
+		})
 	}
 	deliver := func(from uint64) []tocsin.JobID {
 		t.Helper()

@@ -98,12 +98,8 @@ func (s *stepPlay) place(t *testing.T) place {
 	for i, clock := range []string{"FAKETIME_TIMESTAMP_FILE=" + s.offset, "FAKETIME=+0 x1.0005", "FAKETIME=+0 x0.9995"} {
 		m := devtest.ClockOf(t, clock)
 		p.cfg.Servers = append(p.cfg.Servers, tocsin.Server{Name: fmt.Sprint("db", i), DSN: m.DSN(), Databases: []int{i}})
-		db, err := sql.Open("mysql", m.DSN())
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := openDB(t, m.DSN())
 		db.SetMaxIdleConns(8)
-		t.Cleanup(func() { _ = db.Close() })
 		s.pools = append(s.pools, db)
 	}
 	return p.made(t, closePolicy())

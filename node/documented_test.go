@@ -277,9 +277,9 @@ func TestTheSeriesOfANodeAreBounded(t *testing.T) {
 	cfg.Registerer = newMetricBook()
 	registry := cfg.Registerer.(*metricBook)
 	n, _ := run(t, cfg, &h)
-	for owned(n) != 8 || !has(t, registry, "tocsin_backlog_pending") || !has(t, registry, "tocsin_backlog_overdue") {
-		time.Sleep(20 * time.Millisecond)
-	}
+	until(t, "every engine exports", func() bool {
+		return owned(n) == 8 && has(t, registry, "tocsin_backlog_pending") && has(t, registry, "tocsin_backlog_overdue")
+	})
 	var ids []tocsin.JobID
 	for i := range types {
 		for bizID := range ways {

@@ -190,6 +190,7 @@ func TestNodesAndClientsGoOnWithThePromotedReplica(t *testing.T) {
 		ownership string
 	}{"semi-synchronous": {true, node.ByEtcd}, "asynchronous": {false, node.ByEtcd}, "semi-synchronous, without etcd": {true, node.ByRows}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			semi := c.semi
 			d := newDrill(t, semi, c.ownership)
 			db := d.pair.Open(1)
@@ -219,9 +220,7 @@ func (d *drill) runNodes(t *testing.T, db *sql.DB) (nodes []*node.Node) {
 		n, _ := run(t, cfg, &h)
 		nodes = append(nodes, n)
 	}
-	for owned(nodes[0])+owned(nodes[1]) != d.cfg.Layout.Total() {
-		wait.For(t.Context(), 5*time.Millisecond)
-	}
+	until(t, "they have all tables", func() bool { return owned(nodes[0])+owned(nodes[1]) == d.cfg.Layout.Total() })
 	return nodes
 }
 
@@ -306,9 +305,7 @@ func TestOwnersFenceTheirTablesAnewAfterAFailOver(t *testing.T) {
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	n, _ := run(t, d.config("orders"), &h)
-	for owned(n) != d.cfg.Layout.Total() {
-		wait.For(t.Context(), 5*time.Millisecond)
-	}
+	awaitOwned(t, n, d.cfg.Layout.Total())
 	d.pair.Kill(0)
 	d.pair.Promote(1)
 	r, _ := n.Report()

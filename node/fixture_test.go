@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -64,6 +66,28 @@ func (p place) made(t *testing.T, policies ...biztype.Policy) place {
 
 func (p place) config(group string) node.Config {
 	return node.Config{Tables: p.cfg, Ownership: p.ownership, Etcd: p.etcd, Group: group, Name: "test", LeaseTTL: 10 * time.Second}
+}
+
+// openDB opens a pool on a server, until the test ends.
+func openDB(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// startServer starts a server for this test alone.
+func startServer(t *testing.T) *devserver.MariaDB {
+	t.Helper()
+	m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Stop() })
+	return m
 }
 
 // run starts a node; it is stopped, and its end awaited, when the test ends or

@@ -62,7 +62,7 @@ func TestNodesAndSweepersWithAnotherGraceAreRefused(t *testing.T) {
 
 	// Databases of an older program hold none.
 	for database := range 2 {
-		if _, err := p.server(t).Exec("ALTER TABLE " + p.cfg.Layout.Database(database) + ".layout DROP COLUMN sweep_grace_ms"); err != nil {
+		if _, err := openDB(t, p.cfg.Servers[0].DSN).Exec("ALTER TABLE " + p.cfg.Layout.Database(database) + ".layout DROP COLUMN sweep_grace_ms"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 	"testing"
 	"time"
@@ -49,11 +48,7 @@ func TestHeadersThatAreNoObjectAreAFailedAttempt(t *testing.T) {
 	policy.Ladder = []biztype.Duration{biztype.Duration(100 * time.Millisecond)}
 	p := newPlace(t, policy)
 	id := add(t, p, orderClose.New(7, order{7}, tocsin.In(time.Hour)))
-	db, err := sql.Open("mysql", devtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openDB(t, devtest.DSN(t))
 	table := p.cfg.Layout.Table(id.Table())
 	set := func(columns string) {
 		t.Helper()

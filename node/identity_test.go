@@ -2,9 +2,7 @@ package node_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,39 +15,7 @@ import (
 // awaitOwned waits until a node owns the given number of tables.
 func awaitOwned(t *testing.T, n *node.Node, tables int) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		report, _ := n.Report()
-		if report.Owned == tables {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited too long for %d tables: %+v", tables, report)
-		}
-	}
-}
-
-// A staging config is a copy of production's with other databases: its cluster id and etcd are the same.
-func TestANodeOfAnotherClusterWithTheSameIDTakesNoTable(t *testing.T) {
-	t.Parallel()
-	production, staging := newPlace(t), newPlace(t)
-	for db := range 2 {
-		if _, err := openDB(t).Exec("UPDATE "+staging.cfg.Layout.Database(db)+".layout SET cluster_id = ?", production.cfg.Cluster); err != nil {
-			t.Fatal(err)
-		}
-	}
-	staging.cfg.Cluster = production.cfg.Cluster
-	n, _ := run(t, production.config("g"), nil)
-	awaitOwned(t, n, 8)
-	foreign, err := node.New(staging.config("g"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = foreign.Run(t.Context())
-	if !errors.Is(err, assign.ErrForeign) || strings.Contains(err.Error(), "\n") ||
-		!strings.Contains(err.Error(), production.cfg.Layout.Database(0)) || !strings.Contains(err.Error(), staging.cfg.Layout.Database(0)) {
-		t.Errorf("the other cluster's node ended with %v", err)
-	}
-	awaitOwned(t, n, 8)
+	until(t, fmt.Sprintf("it owns %d tables", tables), func() bool { return owned(n) == tables })
 }
 
 // The databases have no identity yet. Their node logs that, and publishes the identity once they have
@@ -58,7 +24,7 @@ func TestANodeTellsTheIdentityThatItsDatabasesAreGiven(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	for db := range 2 {
-		if _, err := openDB(t).Exec(fmt.Sprintf("UPDATE %s.layout SET identity = ''", p.cfg.Layout.Database(db))); err != nil {
+		if _, err := openDB(t, devtest.DSN(t)).Exec(fmt.Sprintf("UPDATE %s.layout SET identity = ''", p.cfg.Layout.Database(db))); err != nil {
 			t.Fatal(err)
 		}
 	}

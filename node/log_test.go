@@ -135,11 +135,7 @@ func frozen(t *testing.T, m *devserver.MariaDB) (freeze, thaw func()) {
 
 func TestAServerThatHangsIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Stop() })
+	other := startServer(t)
 	policy := closePolicy()
 	policy.Timeout = biztype.Duration(time.Minute)                                 // the first delivery waits for the last
 	p := onServers(t, newPlace(t, policy), other.DSN()+"?readTimeout=10m", policy) // no statement may time out by itself

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -49,42 +48,6 @@ func TestTaskReachesItsHandlerAtItsTime(t *testing.T) {
 	await(t, p, id, "the task to be done", withStatus(tocsin.Done))
 	if len(got) != 0 {
 		t.Error("delivered more than once")
-	}
-}
-
-func TestTaskOfACommittedTransactionIsDeliveredOnceAndOfARolledBackOneNever(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, closePolicy())
-	got := make(chan uint64, 10)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
-		got <- task.BizID
-		return nil
-	})
-	run(t, p.config("orders"), &h)
-	db := openDB(t)
-	for bizID, end := range map[uint64]func() error{1: nil, 2: nil} {
-		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.client.AddTx(t.Context(), tx, orderClose.New(bizID, order{bizID}, tocsin.In(0))); err != nil {
-			t.Fatal(err)
-		}
-		if end = tx.Commit; bizID == 1 {
-			end = tx.Rollback
-		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if bizID := receive(t, got, "the committed task"); bizID != 2 {
-		t.Errorf("biz_id %d was delivered, want 2", bizID)
-	}
-	fence := add(t, p, orderClose.New(3, order{3}, tocsin.In(0)))
-	await(t, p, fence, "a later task", withStatus(tocsin.Done))
-	if bizID := receive(t, got, "a later task"); bizID != 3 || len(got) != 0 {
-		t.Errorf("biz_id %d and %d more were delivered, want only 3", bizID, len(got))
 	}
 }
 
@@ -224,28 +187,6 @@ func TestATaskThatItsBatchPanicsOnDiesAlone(t *testing.T) {
 	}
 }
 
-func TestCallbackIsPostedAndSettled(t *testing.T) {
-	t.Parallel()
-	got := make(chan string, 10)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body struct {
-			Data struct {
-				BizID string `json:"biz_id"`
-			}
-		}
-		_ = json.NewDecoder(r.Body).Decode(&body)
-		got <- body.Data.BizID
-	}))
-	t.Cleanup(server.Close)
-	p := newPlace(t, biztype.Policy{Name: "coupon.remind", Number: 2, Webhook: &biztype.Webhook{URL: server.URL, Allow: []string{"127.0.0.0/8"}}})
-	run(t, p.config(""), nil)
-	id := add(t, p, tocsin.Define[string]("coupon.remind").New(7, "hello", tocsin.In(100*time.Millisecond)))
-	if bizID := receive(t, got, "the callback"); bizID != "7" {
-		t.Errorf("the callback names biz_id %q, want 7", bizID)
-	}
-	await(t, p, id, "the task to be done", withStatus(tocsin.Done))
-}
-
 func TestStatusSaysWhetherTheNodeMayDeliver(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
@@ -256,11 +197,12 @@ func TestStatusSaysWhetherTheNodeMayDeliver(t *testing.T) {
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	for range 2 { // a node may run again
 		n, stop := run(t, cfg, &h)
-		for status(n).Code != http.StatusOK || owned(n) != 8 {
-			time.Sleep(5 * time.Millisecond)
-		}
+		until(t, "it may deliver", func() bool { return status(n).Code == http.StatusOK && owned(n) == 8 })
 		if !exports(t, registry, "tocsin_store_round_trip_seconds") {
 			t.Error("the store's metrics are not exported")
+		}
+		if err := n.Run(t.Context()); err == nil || status(n).Code != http.StatusOK {
+			t.Errorf("two runs at once: %v, and the status is %d", err, status(n).Code)
 		}
 		stop()
 		if code := status(n).Code; code != http.StatusServiceUnavailable {
@@ -281,9 +223,7 @@ func TestTwoNodesOnOneRegistererAreAnErrorAndNoPanic(t *testing.T) {
 	cfg := p.config("orders")
 	cfg.Registerer = of("a")
 	first, stop := run(t, cfg, &node.Handlers{})
-	for owned(first) != 8 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	awaitOwned(t, first, 8)
 	for name, registry := range map[string]prometheus.Registerer{"a second node": of("a"), "a name that is taken": taken} {
 		cfg.Registerer = registry
 		n, err := node.New(cfg, nil)
@@ -306,9 +246,7 @@ func TestTwoNodesOnOneRegistererAreAnErrorAndNoPanic(t *testing.T) {
 	}
 	cfg.Registerer = of("b")
 	second, _ := run(t, cfg, &node.Handlers{})
-	for owned(second) != 4 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	awaitOwned(t, second, 4)
 	stop()
 }
 
@@ -336,22 +274,6 @@ func status(n *node.Node) *httptest.ResponseRecorder {
 func owned(n *node.Node) int {
 	r, _ := n.Report()
 	return r.Owned
-}
-
-func TestASecondRunIsRefusedAndHarmsNothing(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, closePolicy())
-	got := make(chan uint64, 1)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error { got <- task.BizID; return nil })
-	cfg := p.config("orders")
-	cfg.Registerer = prometheus.NewRegistry()
-	n, _ := run(t, cfg, &h)
-	add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
-	receive(t, got, "a delivery of the first run")
-	if err := n.Run(t.Context()); err == nil {
-		t.Error("two runs at once")
-	}
 }
 
 func TestAScanIntervalThatTheDoorbellDoesNotCoverIsWarnedOf(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -18,11 +17,7 @@ import (
 // wherever its table is, and is gone if the order is paid.
 func TestTheReadmesExampleOnTwoServers(t *testing.T) {
 	t.Parallel()
-	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Stop() })
+	other := startServer(t)
 	prefix := devtest.Prefix(t)
 	p := place{cfg: tocsin.Config{
 		Layout: tocsin.Layout{Databases: 2, Tables: 2, Prefix: prefix}, Cluster: prefix,
@@ -74,11 +69,7 @@ func TestTheReadmesExampleOnTwoServers(t *testing.T) {
 // shopOf makes a business database with an outbox on the shared server.
 func shopOf(t *testing.T, name string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("mysql", devtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := openDB(t, devtest.DSN(t))
 	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
 		t.Fatal(err)
 	}

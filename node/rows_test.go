@@ -134,7 +134,7 @@ func TestAClaimThatRanOutIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	p := newOpenPlace(t)
 	id := add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
-	db := openDB(t)
+	db := openDB(t, devtest.DSN(t))
 	if _, err := db.Exec("UPDATE "+p.cfg.Layout.Table(id.Table())+" SET status = 1, claimed_by = 'gone-1', action_time = UTC_TIMESTAMP(3) - INTERVAL 4 SECOND WHERE job_id = ?", id); err != nil {
 		t.Fatal(err)
 	}

@@ -24,11 +24,7 @@ type hourly struct {
 
 func newHourly(t *testing.T, p place, overlap string) *hourly {
 	t.Helper()
-	db, err := sql.Open("mysql", devtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := openDB(t, devtest.DSN(t))
 	table := p.cfg.Layout.TableOf(7)
 	s := &hourly{T: t, p: p, db: db, id: uint64(time.Since(tocsin.Epoch).Milliseconds())<<22 | uint64(table)<<9}
 	s.exec(`INSERT INTO `+p.cfg.Layout.Database(p.cfg.Layout.DatabaseOf(table))+`.schedule (schedule_id, gmt_create, gmt_modified, name, table_no, biz_type,
@@ -73,26 +69,29 @@ func (s *hourly) age(id tocsin.JobID, by time.Duration) {
 func TestANodeJudgesRuns(t *testing.T) {
 	t.Parallel()
 	for ownership, p := range map[string]place{"etcd": newPlace(t, closePolicy()), "rows": newOpenPlace(t)} {
-		s := newHourly(t, p, "allow")
-		missed, _ := s.add(0)
-		s.age(missed, 5*time.Minute)
-		inTime, nominal := s.add(time.Second)
-		var h node.Handlers
-		got := make(chan tocsin.Info, 9)
-		node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
-			got <- task.Info
-			return nil
+		t.Run(ownership, func(t *testing.T) {
+			t.Parallel()
+			s := newHourly(t, p, "allow")
+			missed, _ := s.add(0)
+			s.age(missed, 5*time.Minute)
+			inTime, nominal := s.add(time.Second)
+			var h node.Handlers
+			got := make(chan tocsin.Info, 9)
+			node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+				got <- task.Info
+				return nil
+			})
+			_, stop := run(t, p.config("orders"), &h)
+			task := receive(t, got, "the run in time")
+			if task.JobID != inTime || task.Schedule != "report" || !task.FireTime.Equal(nominal) {
+				t.Errorf("the handler got %+v", task)
+			}
+			info := await(t, p, missed, "the end of the missed run", withStatus(tocsin.Cancelled))
+			if !strings.HasPrefix(info.LastError, "missed: 5m") || info.DedupKey != "" || info.Attempts != 0 {
+				t.Errorf("the missed run is %+v", info)
+			}
+			stop()
 		})
-		_, stop := run(t, p.config("orders"), &h)
-		task := receive(t, got, "the run in time")
-		if task.JobID != inTime || task.Schedule != "report" || !task.FireTime.Equal(nominal) {
-			t.Errorf("%s: the handler got %+v", ownership, task)
-		}
-		info := await(t, p, missed, "the end of the missed run", withStatus(tocsin.Cancelled))
-		if !strings.HasPrefix(info.LastError, "missed: 5m") || info.DedupKey != "" || info.Attempts != 0 {
-			t.Errorf("%s: the missed run is %+v", ownership, info)
-		}
-		stop()
 	}
 }
 

@@ -29,11 +29,7 @@ func onClocks(t *testing.T, p place, dsns ...string) *twoClocks {
 	p.cfg.Servers = nil
 	for i, dsn := range dsns {
 		p.cfg.Servers = append(p.cfg.Servers, tocsin.Server{Name: fmt.Sprint("db", i), DSN: dsn, Databases: []int{i}})
-		db, err := sql.Open("mysql", dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Close() })
+		db := openDB(t, dsn)
 		s.pools = append(s.pools, db)
 	}
 	p = p.made(t, closePolicy())

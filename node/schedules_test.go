@@ -89,45 +89,48 @@ func (s *planned) stop(one schedule.Schedule) {
 func TestAllNodesWereStoppedForAnHour(t *testing.T) {
 	t.Parallel()
 	for ownership, p := range map[string]place{"etcd": newPlace(t, closePolicy()), "rows": newOpenPlace(t)} {
-		s := newPlanned(t, p)
-		policies := map[string]struct {
-			missed schedule.Missed
-			most   int
-			want   int
-		}{
-			"skip":  {schedule.MissedSkip, 0, 0},
-			"once":  {schedule.MissedOnce, 0, 1},
-			"all":   {schedule.MissedAll, 0, 60}, // the default bound is 100
-			"seven": {schedule.MissedAll, 7, 7},
-			"alone": {schedule.MissedOnce, 0, 1},
-		}
-		for name, c := range policies {
-			d := schedule.Definition{Name: name, Cron: "@every 1m", StartWithin: seconds(20), Missed: c.missed, MissedMost: c.most}
-			if name == "alone" {
-				d.Overlap = schedule.OverlapSkip
+		t.Run(ownership, func(t *testing.T) {
+			t.Parallel()
+			s := newPlanned(t, p)
+			policies := map[string]struct {
+				missed schedule.Missed
+				most   int
+				want   int
+			}{
+				"skip":  {schedule.MissedSkip, 0, 0},
+				"once":  {schedule.MissedOnce, 0, 1},
+				"all":   {schedule.MissedAll, 0, 60}, // the default bound is 100
+				"seven": {schedule.MissedAll, 7, 7},
+				"alone": {schedule.MissedOnce, 0, 1},
 			}
-			s.stop(s.create(d))
-		}
-		_, stop := run(t, p.config("orders"), s.handlers())
-		for name, c := range policies {
-			until(t, name+" to be made", func() bool {
-				return s.get(name).NextFire.After(time.Now()) && len(s.delivered(name)) >= c.want
-			})
-		}
-		stop()
-		for name, c := range policies {
-			one, got := s.get(name), s.delivered(name)
-			got = slices.DeleteFunc(got, func(f time.Time) bool { return f.After(one.Anchor.Add(61 * time.Minute)) }) // of now
-			slices.SortFunc(got, time.Time.Compare)
-			if len(got) != c.want || one.PassedOver != uint64(60-c.want) {
-				t.Errorf("%s, %s: %d runs are delivered and %d fire times passed over, want %d and %d", ownership, name, len(got), one.PassedOver, c.want, 60-c.want)
+			for name, c := range policies {
+				d := schedule.Definition{Name: name, Cron: "@every 1m", StartWithin: seconds(20), Missed: c.missed, MissedMost: c.most}
+				if name == "alone" {
+					d.Overlap = schedule.OverlapSkip
+				}
+				s.stop(s.create(d))
 			}
-			for i, f := range got { // the latest ones
-				if want := one.Anchor.Add(time.Duration(60-len(got)+i+1) * time.Minute); !f.Equal(want) {
-					t.Errorf("%s, %s: delivered %s, want %s", ownership, name, f, want)
+			_, stop := run(t, p.config("orders"), s.handlers())
+			for name, c := range policies {
+				until(t, name+" to be made", func() bool {
+					return s.get(name).NextFire.After(time.Now()) && len(s.delivered(name)) >= c.want
+				})
+			}
+			stop()
+			for name, c := range policies {
+				one, got := s.get(name), s.delivered(name)
+				got = slices.DeleteFunc(got, func(f time.Time) bool { return f.After(one.Anchor.Add(61 * time.Minute)) }) // of now
+				slices.SortFunc(got, time.Time.Compare)
+				if len(got) != c.want || one.PassedOver != uint64(60-c.want) {
+					t.Errorf("%s: %d runs are delivered and %d fire times passed over, want %d and %d", name, len(got), one.PassedOver, c.want, 60-c.want)
+				}
+				for i, f := range got { // the latest ones
+					if want := one.Anchor.Add(time.Duration(60-len(got)+i+1) * time.Minute); !f.Equal(want) {
+						t.Errorf("%s: delivered %s, want %s", name, f, want)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -135,33 +138,36 @@ func TestAllNodesWereStoppedForAnHour(t *testing.T) {
 func TestFireTimesAcrossARestart(t *testing.T) {
 	t.Parallel()
 	for ownership, p := range map[string]place{"etcd": newPlace(t, closePolicy()), "rows": newOpenPlace(t)} {
-		s := newPlanned(t, p)
-		one := s.create(schedule.Definition{Name: "beat", Cron: "@every 1s"})
-		var early atomic.Int32
-		h := s.handlers()
-		h.Use(func(next node.HandlerFunc) node.HandlerFunc {
-			return func(ctx context.Context, tasks []tocsin.Info) []error {
-				if time.Now().Before(tasks[0].FireTime.Add(-50 * time.Millisecond)) { // the server is on this machine
-					early.Add(1)
+		t.Run(ownership, func(t *testing.T) {
+			t.Parallel()
+			s := newPlanned(t, p)
+			one := s.create(schedule.Definition{Name: "beat", Cron: "@every 1s"})
+			var early atomic.Int32
+			h := s.handlers()
+			h.Use(func(next node.HandlerFunc) node.HandlerFunc {
+				return func(ctx context.Context, tasks []tocsin.Info) []error {
+					if time.Now().Before(tasks[0].FireTime.Add(-50 * time.Millisecond)) { // the server is on this machine
+						early.Add(1)
+					}
+					return next(ctx, tasks)
 				}
-				return next(ctx, tasks)
+			})
+			for _, runs := range []int{3, 6, 9} {
+				_, stop := run(t, p.config("orders"), h)
+				until(t, "runs", func() bool { return len(s.delivered("beat")) >= runs })
+				stop()
+			}
+			got := s.delivered("beat")
+			slices.SortFunc(got, time.Time.Compare)
+			for i, f := range got {
+				if want := one.Anchor.Add(time.Duration(i+1) * time.Second); !f.Equal(want) {
+					t.Fatalf("delivery %d is for %s, want %s", i, f, want)
+				}
+			}
+			if n := early.Load(); n > 0 {
+				t.Errorf("%d were early", n)
 			}
 		})
-		for _, runs := range []int{3, 6, 9} {
-			_, stop := run(t, p.config("orders"), h)
-			until(t, "runs", func() bool { return len(s.delivered("beat")) >= runs })
-			stop()
-		}
-		got := s.delivered("beat")
-		slices.SortFunc(got, time.Time.Compare)
-		for i, f := range got {
-			if want := one.Anchor.Add(time.Duration(i+1) * time.Second); !f.Equal(want) {
-				t.Fatalf("%s: delivery %d is for %s, want %s", ownership, i, f, want)
-			}
-		}
-		if n := early.Load(); n > 0 {
-			t.Errorf("%s: %d were early", ownership, n)
-		}
 	}
 }
 
@@ -171,7 +177,7 @@ func TestANewOwnerMakesTheRunsOfItsTables(t *testing.T) {
 	p := newPlace(t, closePolicy())
 	s := newPlanned(t, p)
 	first, stopFirst := run(t, named(p.config("orders"), "a"), s.handlers())
-	until(t, "all tables", func() bool { r, _ := first.Report(); return r.Owned == 8 })
+	awaitOwned(t, first, 8)
 	var all []schedule.Schedule
 	for i := range 24 {
 		all = append(all, s.create(schedule.Definition{Name: string(rune('a' + i)), Cron: "@every 1m", StartWithin: seconds(20), Missed: schedule.MissedSkip}))
@@ -193,7 +199,7 @@ func TestANewOwnerMakesTheRunsOfItsTables(t *testing.T) {
 		return made() == 0
 	})
 	second, _ := run(t, named(p.config("orders"), "b"), s.handlers())
-	until(t, "half of the tables", func() bool { r, _ := second.Report(); return r.Owned == 4 })
+	awaitOwned(t, second, 4)
 	until(t, "the runs of some", func() bool { return made() > 0 })
 	stopFirst()
 	until(t, "the runs of all", func() bool { return made() == len(all) })

@@ -28,11 +28,7 @@ func TestDeliveriesInHandEndAndAreSettledAfterTheTablesAreGivenUp(t *testing.T) 
 	receive(t, begun, "the delivery")
 	ended := make(chan struct{})
 	go func() { stop(); close(ended) }()
-	for end := time.Now().Add(patience); registered(t, p) != 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the node is still registered")
-		}
-	}
+	until(t, "the node is not registered any more", func() bool { return registered(t, p) == 0 })
 	ownersAre(t, p, "no table has an owner", func(owners []string) bool {
 		return !slices.ContainsFunc(owners, func(id string) bool { return id != "" })
 	})

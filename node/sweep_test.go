@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -72,36 +70,6 @@ func TestTwoSweepsAtOnceDeliverEachOverdueTaskOnce(t *testing.T) {
 	}
 }
 
-func TestSweepLeavesWhatItCannotDeliver(t *testing.T) {
-	t.Parallel()
-	paused := biztype.Policy{Name: "on.hold", Number: 3, Group: "orders", Paused: true}
-	p := newPlace(t, closePolicy(), biztype.Policy{Name: "refund.check", Number: 2, Group: "refunds"}, paused)
-	for _, name := range []string{"refund.check", "on.hold", "order.close"} {
-		add(t, p, tocsin.Define[string](name).New(1, `{"id":1}`, tocsin.In(0)))
-	}
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	node.Handle(&h, tocsin.Define[string]("on.hold"), func(context.Context, *tocsin.Task[string]) error {
-		t.Error("a paused type was delivered")
-		return nil
-	})
-	s, err := node.NewSweeper(p.sweepConfig(), &h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dry, err := s.DryRun(t.Context())
-	if err != nil || dry.Overdue != 3 || dry.Delivered != 0 || dry.LeftTotal() != 2 {
-		t.Fatalf("dry run: %s, %v", dry, err)
-	}
-	result, err := s.Sweep(t.Context())
-	if err != nil || result.Overdue != 3 || result.Delivered != 1 {
-		t.Fatalf("%s, %v", result, err)
-	}
-	if result.Left["refund.check (no handler here)"] != 1 || result.Left["on.hold (paused)"] != 1 {
-		t.Errorf("left: %v", result.Left)
-	}
-}
-
 // A task that its handler completes in its own transaction counts as delivered.
 func TestSweepCountsWhatHandlersComplete(t *testing.T) {
 	t.Parallel()
@@ -109,11 +77,7 @@ func TestSweepCountsWhatHandlersComplete(t *testing.T) {
 	for id := range uint64(20) {
 		add(t, p, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
 	}
-	db, err := sql.Open("mysql", p.cfg.Servers[0].DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openDB(t, p.cfg.Servers[0].DSN)
 	var h node.Handlers
 	node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error {
 		tx, err := db.BeginTx(ctx, nil)
@@ -128,63 +92,6 @@ func TestSweepCountsWhatHandlersComplete(t *testing.T) {
 	}
 	if result, err := s.Sweep(t.Context()); err != nil || result.Delivered != 20 || result.Elsewhere != 0 {
 		t.Errorf("%s, %v", result, err)
-	}
-}
-
-// TestATypeThatHangsHoldsUpNoOther: the lane of the hanging type is full long before
-// everything is found.
-func TestATypeThatHangsHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	hang := tocsin.Define[string]("refund.check")
-	p := newPlace(t, closePolicy(), biztype.Policy{Name: "refund.check", Number: 2, Group: "orders", Concurrency: 2})
-	const hanging, others = 100, 60
-	for id := range uint64(hanging) {
-		add(t, p, hang.New(id+1, "", tocsin.In(0)))
-	}
-	var ids []tocsin.JobID
-	for id := range uint64(others) {
-		ids = append(ids, add(t, p, orderClose.New(id+1, order{id + 1}, tocsin.In(0))))
-	}
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	node.Handle(&h, hang, func(ctx context.Context, _ *tocsin.Task[string]) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	cfg := p.sweepConfig()
-	cfg.QueueCap, cfg.SweepTimeout = 20, node.NoTimeout
-	s, err := node.NewSweeper(cfg, &h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	type swept struct {
-		node.SweepResult
-		err error
-	}
-	results := make(chan swept, 1)
-	go func() {
-		result, err := s.Sweep(ctx)
-		results <- swept{result, err}
-	}()
-	for _, id := range ids {
-		await(t, p, id, "beside a type that hangs", withStatus(tocsin.Done))
-	}
-	stop()
-	r := receive(t, results, "the end of the sweep")
-	if !errors.Is(r.err, context.Canceled) || r.Delivered != others || r.Left["refund.check (stopped)"] != hanging || !r.Stopped {
-		t.Errorf("%s, %v", r, r.err)
-	}
-	if err := r.Err(); err == nil || err.Error() != "overdue tasks are left: refund.check (stopped): 100" {
-		t.Error(err)
-	}
-	again := p.sweepConfig()
-	if s, err = node.NewSweeper(again, nil); err != nil {
-		t.Fatal(err)
-	}
-	if dry, err := s.DryRun(t.Context()); err != nil || dry.Overdue != hanging {
-		t.Errorf("%s, %v: the next sweep finds all that were left", dry, err)
 	}
 }
 
@@ -205,35 +112,12 @@ func TestSweepWaitsForTheGraceTime(t *testing.T) {
 	}
 }
 
-func TestResidentSweeperStopsWithItsContext(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, closePolicy())
-	id := add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	s, err := node.NewSweeper(p.sweepConfig(), &h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, "@every 1s") }()
-	await(t, p, id, "the resident sweeper", withStatus(tocsin.Done))
-	cancel()
-	if err := receive(t, ended, "the end of the resident sweeper"); err != nil {
-		t.Error(err)
-	}
-	if err := s.Run(t.Context(), "every minute"); err == nil {
-		t.Error("a wrong cron expression was accepted")
-	}
-}
-
 // Nothing can be claimed on a full disk, so the sweep's time runs out.
 func TestASweepNamesTheServerWhoseDiskIsFull(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
 	add(t, p, orderClose.New(p.bizIDIn(1, 0), order{1}, tocsin.In(0)))
-	db := p.server(t)
+	db := openDB(t, p.cfg.Servers[0].DSN)
 	for table := range p.cfg.Layout.Tables {
 		p.do(t, db, []string{fmt.Sprintf(`CREATE TRIGGER {db}.full_%d BEFORE UPDATE ON {db}.task_%04d FOR EACH ROW
 			SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1030, MESSAGE_TEXT = 'Got error 28 "No space left on device" from storage engine InnoDB'`,

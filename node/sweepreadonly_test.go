@@ -1,59 +1,21 @@
 package node_test
 
 import (
-	"context"
-	"database/sql"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// deliveries counts those of each task.
-type deliveries struct {
-	mu   sync.Mutex
-	seen map[tocsin.JobID]int
-}
-
-func (d *deliveries) handle(_ context.Context, task *tocsin.Task[order]) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.seen[task.JobID]++
-	return nil
-}
-
-// of returns how many deliveries of these tasks there were, and how many tasks had more than one.
-func (d *deliveries) of(ids []tocsin.JobID) (n, twice int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, id := range ids {
-		n += d.seen[id]
-		if d.seen[id] > 1 {
-			twice++
-		}
-	}
-	return n, twice
-}
-
 // newBarredPlace has a server of its own, whose user can't write while the server is read-only. exec runs statements as root.
 func newBarredPlace(t *testing.T, policies ...biztype.Policy) (p place, exec func(statement string)) {
 	t.Helper()
-	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
-	root, err := sql.Open("mysql", server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = root.Close() })
+	server := startServer(t)
+	root := openDB(t, server.DSN())
 	exec = func(statement string) {
 		t.Helper()
 		if _, err := root.ExecContext(t.Context(), statement); err != nil {
@@ -77,7 +39,7 @@ func newBarredPlace(t *testing.T, policies ...biztype.Policy) (p place, exec fun
 func TestASweepAfterAReadOnlySpellWaitsForTheNodes(t *testing.T) {
 	t.Parallel()
 	p, exec := newBarredPlace(t, closePolicy(), biztype.Policy{Name: "refund.check", Number: 2, Group: "refunds"})
-	delivered := deliveries{seen: map[tocsin.JobID]int{}}
+	delivered := &tallied{seen: map[tocsin.JobID]int{}}
 	refund := tocsin.Define[order]("refund.check")
 	var h, swept node.Handlers
 	node.Handle(&h, orderClose, delivered.handle)

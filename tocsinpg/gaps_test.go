@@ -204,7 +204,6 @@ func TestTheNextIDIsThatOfTheSequence(t *testing.T) {
 func TestARelaySaysThatItMayNotReadTheSequence(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.Add(1, "x", tocsin.In(day))
 	identity := s.Session().Identity
 	for database := range s.Config.Layout.Databases {
 		if err := seam.MoverOf(s.Client).NoteSettled(t.Context(), identity, database, 1, true); err != nil {
@@ -217,10 +216,13 @@ func TestARelaySaysThatItMayNotReadTheSequence(t *testing.T) {
 	s.Exec("GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON tocsin_outbox TO " + other)
 	s.From.DSN = strings.Replace(s.From.DSN, "postgres@", other+"@", 1)
 	var log devtest.Log
-	stop := s.relay(s.config(&log))
-	log.Await(t, "the next id of the outbox can't be read: the relay begins at the first id, see `tocsin outbox verify`")
-	s.Want(1, "x pending")
-	stop()
+	for said := 0; said == 0; { // a relay that does not get the note at once begins without asking for the next id
+		s.Add(1, "x", tocsin.In(day))
+		stop := s.relay(s.config(&log))
+		s.Rows(0)
+		stop()
+		said = len(log.Lines("the next id of the outbox can't be read: the relay begins at the first id, see `tocsin outbox verify`"))
+	}
 	if below, err := seam.MoverOf(s.Client).SettledBelow(t.Context(), identity); below != 1 || err != nil {
 		t.Errorf("settled below %d, %v", below, err)
 	}

@@ -50,51 +50,27 @@ func plausible(t *testing.T, name string, f bench.Figures) {
 
 func TestBenchDrain(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		args    []string
-		claimed int // at least: on a slow machine a fresh backlog is overdue too
-	}{
-		"two nodes, overdue by an hour, other rows beside": {[]string{"--nodes", "2", "--overdue", "1h", "--pending", "300"}, 400},
-		"without metrics": {[]string{"--no-metrics"}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := benchmark[bench.DrainResult](t, boundKeys, append([]string{"drain", "--tasks", "400", "--layout", "2x4", "--warm", "0s"}, c.args...)...)
-			if r.Tasks != 400 || r.Delivered != 400 || r.Claimed < c.claimed {
-				t.Errorf("%d of %d delivered, %d claimed, want at least %d", r.Delivered, r.Tasks, r.Claimed, c.claimed)
-			}
-			if without := slices.Contains(c.args, "--no-metrics"); without != (r.Metrics == nil) || !without && (r.Metrics.Series < 100 || r.Metrics.Times == 0) {
-				t.Errorf("metrics %+v", r.Metrics)
-			}
-			plausible(t, name, r.Figures)
-		})
+	r := benchmark[bench.DrainResult](t, boundKeys, "drain", "--tasks", "400", "--layout", "2x4", "--warm", "0s", "--nodes", "2", "--overdue", "1h", "--pending", "300")
+	if r.Tasks != 400 || r.Delivered != 400 || r.Claimed < 400 {
+		t.Errorf("%d of %d delivered, %d claimed, want all", r.Delivered, r.Tasks, r.Claimed)
 	}
+	if r.Metrics == nil || r.Metrics.Series < 100 || r.Metrics.Times == 0 {
+		t.Errorf("metrics %+v", r.Metrics)
+	}
+	plausible(t, "drain", r.Figures)
 }
 
 func TestBenchLateness(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{
-		"due at once":      {"--delay", "0s", "--spread", "500ms"},
-		"beside a burst":   {"--delay", "1s", "--burst", "100"},
-		"less than a tick": {"--delay", "100ms", "--rate", "3"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := benchmark[bench.LatenessResult](t, latenessKeys, append([]string{"lateness", "--rate", "150", "--duration", "1s", "--layout", "2x2"}, args...)...)
-			burst := 0
-			if name == "beside a burst" {
-				burst = r.Burst.Tasks
-				if burst != 100 || r.Burst.TasksPerSecond <= 0 {
-					t.Errorf("burst %+v", r.Burst)
-				}
-			}
-			if r.Added == 0 || r.Delivered != r.Added+burst || r.Early != 0 {
-				t.Errorf("%d added, %d delivered, %d early", r.Added, r.Delivered, r.Early)
-			}
-			if !slices.IsSorted([]float64{0, r.P50, r.P99, r.P999, r.Max}) || r.Max == 0 || r.BoundP50 <= 0 || r.BoundP50 > r.BoundP99 {
-				t.Errorf("lateness %+v", r)
-			}
-		})
+	r := benchmark[bench.LatenessResult](t, latenessKeys, "lateness", "--rate", "150", "--duration", "1s", "--layout", "2x2", "--delay", "1s", "--burst", "100")
+	if r.Burst.Tasks != 100 || r.Burst.TasksPerSecond <= 0 {
+		t.Errorf("burst %+v", r.Burst)
+	}
+	if r.Added == 0 || r.Delivered != r.Added+100 || r.Early != 0 {
+		t.Errorf("%d added, %d delivered, %d early", r.Added, r.Delivered, r.Early)
+	}
+	if !slices.IsSorted([]float64{0, r.P50, r.P99, r.P999, r.Max}) || r.Max == 0 || r.BoundP50 <= 0 || r.BoundP50 > r.BoundP99 {
+		t.Errorf("lateness %+v", r)
 	}
 }
 
@@ -120,7 +96,7 @@ func TestBenchIdle(t *testing.T) {
 func TestBenchOnServersOfAConfigLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	text := s.run("--config", "tocsin.yaml", "bench", "drain", "--tasks", "50", "--layout", "1x3", "--warm", "0s", "--cpuprofile", "cpu.prof").ok(t)
+	text := s.run("--config", "tocsin.yaml", "bench", "drain", "--tasks", "50", "--layout", "1x3", "--warm", "0s", "--no-metrics", "--cpuprofile", "cpu.prof").ok(t)
 	if !strings.Contains(text, "drained      50 of 50 tasks") || !strings.Contains(text, "unknown there") {
 		t.Errorf("says:\n%s", text)
 	}

@@ -254,48 +254,14 @@ func TestTablesOfADatabaseThatNoNodeReachesWait(t *testing.T) {
 	}
 }
 
-// cutOff starts a node whose way to etcd can be cut, and says where its status
-// page is.
+// cutOff starts a node whose way to etcd can be cut, and returns the way and the address of its status page.
 func cutOff(s *site, name string) (way *devtest.Relay, page string) {
 	s.t.Helper()
-	return cutOffFrom(s, name, devtest.Etcd(s.t))
-}
-
-// cutOffFrom is cutOff from another etcd.
-func cutOffFrom(s *site, name, etcd string) (way *devtest.Relay, page string) {
-	s.t.Helper()
-	way = devtest.NewRelay(s.t, etcd)
+	way = devtest.NewRelay(s.t, devtest.Etcd(s.t))
 	page = devtest.FreeAddress()
 	s.write("cut.yaml", strings.Replace(s.yaml(s.layout, s.dsn()), devtest.Etcd(s.t), way.Addr, 1))
 	s.serve(name, "--config", "cut.yaml", "--listen", page)
 	return way, page
-}
-
-func TestClusterNodesShowsANodeInClaimMode(t *testing.T) {
-	t.Parallel()
-	s, _ := callbackSite(t)
-	way, page := cutOff(s, "lonely")
-	s.ownedBy(map[string]int{"lonely": 8})
-	id := s.nodes()[0].ID
-	s.run("cluster", "nodes", "--ask", page).says(t, id+"  ownership", page+"  "+id+"  ownership")
-	way.Cut()
-	s.waitFor("the node is not listed any more", func() bool { return len(s.nodes()) == 0 })
-	s.run("cluster", "nodes").says(t, "note: "+id+" is not registered and took 8 tables last, which nobody has now")
-	s.run("cluster", "nodes", "--ask", page).says(t, page+"  "+id+"  claim")
-	s.write("without.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
-	r := s.run("cluster", "nodes", "--ask", page, "--config", "without.yaml")
-	r.refused(t, exitFailed, "etcd 127.0.0.1:1")
-	if !strings.Contains(r.stdout, id+"  claim") || !strings.Contains(r.stdout, id+" is not registered") {
-		t.Errorf("without etcd:\n%s", r.stdout)
-	}
-	groups := decode[[]operator.Group](t, s.run("cluster", "nodes", "--json", "--ask", page+",127.0.0.1:1"))
-	if len(groups) != 1 || len(groups[0].Unlisted) != 1 || groups[0].Unlisted[0] != (operator.LastOwner{ID: id, Tables: 8}) || len(groups[0].Asked) != 2 ||
-		groups[0].Asked[0].Report.Mode != "claim" || !strings.Contains(groups[0].Asked[1].Error, "refused") {
-		t.Errorf("got %+v", groups)
-	}
-	s.run("cluster", "nodes", "--ask", "nowhere").refused(t, exitUsage, `--ask "nowhere": want host:port`)
-	way.Mend(t)
-	s.ownedBy(map[string]int{"lonely": 8})
 }
 
 // clinging gives up nothing until it is told to.

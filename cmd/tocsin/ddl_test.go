@@ -122,16 +122,9 @@ type movingSite struct {
 
 func newMovingSite(s *site) *movingSite {
 	s.t.Helper()
-	other, err := devserver.StartMariaDB(s.t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = other.Stop() })
+	other := startServer(s.t, devserver.MariaDBConfig{})
 	m := &movingSite{site: s, name: s.layout.Database(1), other: other}
-	if m.dest, err = sql.Open("mysql", other.DSN()); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = m.dest.Close() })
+	m.dest = openDB(s.t, other.DSN())
 	s.write("new.yaml", s.splitYAML(other.DSN()))
 	return m
 }
@@ -187,53 +180,6 @@ func TestAMoveStepByStepAndOutOfTurn(t *testing.T) {
 	m.run("ddl", "move", "retire", "--from", "none.yaml").refused(t, exitFailed, "none.yaml")
 	m.move("retire", "--database", "toc_9").refused(t, exitFailed, "no database toc_9")
 	m.run("ddl", "move", "faster").refused(t, exitUsage, `"faster"`)
-}
-
-// twins starts two servers that have the same host name, port, folder and, as they share a network card, server_uid.
-func twins(t *testing.T) (first, second *devserver.MariaDB) {
-	t.Helper()
-	link := filepath.Join(t.TempDir(), "current")
-	start := func() *devserver.MariaDB {
-		dir := t.TempDir()
-		_ = os.Remove(link)
-		if err := os.Symlink(dir, link); err != nil {
-			t.Fatal(err)
-		}
-		m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
-			Dir: dir, Args: []string{"--datadir=" + filepath.Join(link, "data"), "--port=3306", "--skip-networking"},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = m.Kill(); _ = m.Stop() })
-		return m
-	}
-	return start(), start()
-}
-
-func TestAMoveTellsServersApartThatLookAlike(t *testing.T) {
-	t.Parallel()
-	first, second := twins(t)
-	s := bareSite(t)
-	s.write("tocsin.yaml", s.yaml(s.layout, first.SocketDSN()))
-	s.applyDDL()
-	m := &movingSite{site: s, name: s.layout.Database(1)}
-	to := func(dsn string) string {
-		return strings.Replace(s.yaml(s.layout, first.SocketDSN()), "etcd:", "    databases: [0]\n"+
-			"  - name: db2\n    dsn: "+dsn+"\n    databases: [1]\netcd:", 1)
-	}
-	s.write("new.yaml", to(second.SocketDSN()))
-	m.move("check").says(t, m.name+": active on db1, absent on db2")
-	m.move("retire").says(t, "retired on db1, absent on db2")
-	m.move("undo").says(t, "active on db1, absent on db2")
-	alias := filepath.Join(t.TempDir(), "alias")
-	if err := os.Symlink(first.Socket(), alias); err != nil {
-		t.Fatal(err)
-	}
-	s.write("new.yaml", to("root@unix("+alias+")/"))
-	for _, step := range []string{"check", "retire", "activate", "undo"} {
-		m.move(step).refused(t, exitFailed, "servers db1 and db2 are the same one: nothing moves")
-	}
 }
 
 func TestAMoveUnderLoadLosesNoTask(t *testing.T) {

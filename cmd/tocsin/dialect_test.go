@@ -25,16 +25,8 @@ var refusedShapes = map[string]string{}
 // MySQL's. TiDB itself is not supported: docs/operations.md says why.
 func TestOtherDialectsCanReadTheStatements(t *testing.T) {
 	t.Parallel()
-	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
-	db, err := sql.Open("mysql", server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	server := startServer(t, devserver.MariaDBConfig{})
+	db := openDB(t, server.DSN())
 	for _, statement := range []string{"SET GLOBAL log_output = 'TABLE'", "SET GLOBAL general_log = 1"} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -167,11 +159,7 @@ func readRanges(s *site, cfg outbox.Config) {
 
 func inTx(s *site, dsn string, do func(*sql.Tx) error) {
 	s.t.Helper()
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
+	db := openDB(s.t, dsn)
 	tx, err := db.BeginTx(s.t.Context(), nil)
 	if err != nil {
 		s.t.Fatal(err)

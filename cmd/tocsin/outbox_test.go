@@ -20,57 +20,79 @@ func shopSite(t *testing.T) (s *site, table string) {
 	return s, table
 }
 
-func TestAnOutboxIsPlannedMadeAndVerified(t *testing.T) {
+// An outbox in each kind of business database is planned, made and verified; rows that a relay sets aside are listed, tried again and
+// dropped.
+func TestAnOutboxAndTheRowsThatWereSetAside(t *testing.T) {
 	t.Parallel()
-	s, table := shopSite(t)
-	plan := s.run("outbox", "plan").ok(t)
-	if other := call(t, "outbox", "plan", "--table", table).ok(t); other != plan || !strings.Contains(plan, "GRANT INSERT ON") {
-		t.Errorf("the plan without a config differs, or names no rights:\n%s", plan)
+	for name, postgres := range map[string]bool{"MySQL": false, "PostgreSQL": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, table := shopSite(t)
+			dsn, kind, exec := s.dsn(), []string{}, func(statement string) { s.exec(statement) }
+			if postgres {
+				dsn, exec = postgresShop(t, s.prefix)
+				table, kind = "public.tocsin_outbox", []string{"--postgres"}
+				s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"outboxes:\n  - {name: shop, dsn: \""+dsn+"\", table: "+table+"}\n")
+			}
+			plan := s.run("outbox", "plan").ok(t)
+			if other := call(t, append([]string{"outbox", "plan", "--table", table}, kind...)...).ok(t); other != plan {
+				t.Errorf("the plan without a config differs:\n%s\n%s", plan, other)
+			}
+			if got := decode[plannedOutbox](t, s.run("outbox", "plan", "--json")); got != (plannedOutbox{table, plan}) {
+				t.Errorf("%+v", got)
+			}
+			if r := s.run("outbox", "verify"); r.code != exitFailed || r.stderr != "" || !strings.Contains(r.stdout, table+" is missing") {
+				t.Errorf("exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
+			}
+			s.run("outbox", "apply").says(t, "outbox "+table+" is made")
+			s.run("outbox", "apply", "--dsn", dsn, "--table", table).says(t, "was there")
+			s.run("outbox", "verify", "--outbox", "shop").says(t, "is as it should be")
+			if found := decode[[]ddl.Finding](t, s.run("outbox", "verify", "--json")); len(found) != 0 {
+				t.Errorf("%+v", found)
+			}
+			exec("INSERT INTO " + table + " (biz_type, biz_id, delay_ms) VALUES ('no.such', 1, 0), ('order.close', 2, 3600000), ('no.such', 3, 0)")
+			s.setsAside()
+		})
 	}
-	if got := decode[plannedOutbox](t, s.run("outbox", "plan", "--json")); got != (plannedOutbox{table, plan}) {
-		t.Errorf("%+v", got)
-	}
-	r := s.run("outbox", "verify")
-	if r.code != exitFailed || r.stderr != "" || !strings.Contains(r.stdout, table+" is missing") {
-		t.Errorf("exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
-	}
-	s.run("outbox", "apply").says(t, "outbox "+table+" is made")
-	s.run("outbox", "apply", "--dsn", s.dsn(), "--table", table).says(t, "was there")
-	s.run("outbox", "apply", "--dsn", s.dsn()+s.prefix+"_shop").says(t, "was there")
-	s.run("outbox", "verify", "--outbox", "shop").says(t, "is as it should be")
-	if found := decode[[]ddl.Finding](t, s.run("outbox", "verify", "--json")); len(found) != 0 {
-		t.Errorf("%+v", found)
-	}
-	s.run("outbox", "verify", "--outbox", "other").refused(t, exitUsage, "the config has shop")
-	s.run("outbox", "list", "--dsn", s.dsn()).refused(t, exitUsage, "name the table")
-	call(t, "outbox", "plan", "--table", "tocsin_outbox").refused(t, exitUsage, "name its database too")
 }
 
-func TestRowsThatWereSetAsideAreListedRetriedAndDropped(t *testing.T) {
-	t.Parallel()
-	s, _ := shopSite(t)
-	s.run("outbox", "apply").ok(t)
-	s.exec("INSERT INTO {prefix}_shop.tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('no.such', 1, 0), ('order.close', 2, 3600000), ('no.such', 3, 0)")
-	relay := s.serveBy(command(t.Context(), s.dir, "relay"), "relay")
+// setsAside runs a relay of an outbox with three rows, of which two can't be moved.
+func (s *site) setsAside() {
+	s.t.Helper()
+	relay := s.serveBy(command(s.t.Context(), s.dir, "relay"), "relay")
 	s.waitFor("two rows to be set aside, and one to be moved", func() bool {
-		return len(decode[[]outboxRow](t, s.run("outbox", "list", "--stuck", "--json"))) == 2 && len(decode[[]outboxRow](t, s.run("outbox", "list", "--json"))) == 2
+		return len(decode[[]outboxRow](s.t, s.run("outbox", "list", "--stuck", "--json"))) == 2 && len(decode[[]outboxRow](s.t, s.run("outbox", "list", "--json"))) == 2
 	})
-	s.run("outbox", "list", "--stuck").says(t, "LAST ERROR", `unknown biz type "no.such"`)
-	s.run("outbox", "drop", "1").says(t, "1 rows dropped")
-	s.run("outbox", "drop").refused(t, exitUsage, "give the ids of rows, or --all")
-	s.run("outbox", "drop", "x").refused(t, exitUsage, "want a number")
+	s.run("outbox", "list", "--stuck").says(s.t, "LAST ERROR", `unknown biz type "no.such"`)
+	s.run("outbox", "drop", "1").says(s.t, "1 rows dropped")
 	r := s.run("outbox", "retry", "1", "3")
 	if r.code != exitFailed || !strings.Contains(r.stdout, "1 rows will be tried again") || !strings.Contains(r.stderr, "1 of 2 rows were set aside") {
-		t.Errorf("exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
+		s.t.Errorf("exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	s.waitFor("the row to be tried again", func() bool {
-		rows := decode[[]outboxRow](t, s.run("outbox", "list", "--stuck", "--json"))
+		rows := decode[[]outboxRow](s.t, s.run("outbox", "list", "--stuck", "--json"))
 		return len(rows) == 1 && rows[0].ID == 3 && rows[0].Attempts == 2
 	})
-	relay.end(t)
-	s.run("outbox", "drop", "--all").says(t, "1 rows dropped")
-	s.run("outbox", "list").says(t, "no rows")
-	s.write("tocsin.yaml", strings.Split(s.text("tocsin.yaml"), "outboxes:")[0])
+	relay.end(s.t)
+	s.run("outbox", "drop", "--all").says(s.t, "1 rows dropped")
+	s.run("outbox", "list").says(s.t, "no rows")
+}
+
+func TestOutboxCommandsRefuseWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	s, _ := shopSite(t)
+	for line, want := range map[string]string{
+		"outbox verify --outbox other":                                              "the config has shop",
+		"outbox list --dsn " + s.dsn():                                              "name the table",
+		"outbox list --dsn postgres://shop@127.0.0.1:1/shop?sslmode=disable&port=x": "port",
+		"outbox drop":   "give the ids of rows, or --all",
+		"outbox drop x": "want a number",
+	} {
+		s.run(strings.Fields(line)...).refused(t, exitUsage, want)
+	}
+	call(t, "outbox", "plan", "--table", "tocsin_outbox").refused(t, exitUsage, "name its database too")
+	call(t, "outbox", "plan", "--postgres", "--table", "tocsin_outbox").refused(t, exitUsage, "name its schema too")
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn()))
 	s.run("relay").refused(t, exitUsage, "the config has no outboxes")
 }
 
@@ -130,40 +152,6 @@ func postgresShop(t *testing.T, name string) (dsn string, exec func(statement st
 	}
 	on("postgres")("CREATE DATABASE " + name)
 	return devtest.PostgreSQL(t, name), on(name)
-}
-
-func TestAnOutboxInPostgreSQL(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	dsn, exec := postgresShop(t, s.prefix)
-	s.write("tocsin.yaml", s.text("tocsin.yaml")+"\noutboxes:\n  - {name: shop, dsn: \""+dsn+"\", table: public.tocsin_outbox}\n")
-	plan := s.run("outbox", "plan").ok(t)
-	if other := call(t, "outbox", "plan", "--postgres", "--table", "public.tocsin_outbox").ok(t); other != plan || !strings.Contains(plan, "clock_timestamp()") {
-		t.Errorf("the plan without a config differs:\n%s", plan)
-	}
-	if r := s.run("outbox", "verify"); r.code != exitFailed || !strings.Contains(r.stdout, "public.tocsin_outbox is missing") {
-		t.Errorf("exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
-	}
-	s.run("outbox", "apply").says(t, "outbox public.tocsin_outbox is made")
-	s.run("outbox", "apply", "--dsn", dsn).says(t, "was there")
-	s.run("outbox", "verify").says(t, "is as it should be")
-	call(t, "outbox", "plan", "--postgres", "--table", "tocsin_outbox").refused(t, exitUsage, "name its schema too")
-	s.run("outbox", "list", "--dsn", dsn+"&port=x").refused(t, exitUsage, "port")
-
-	exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('no.such', 1, 0), ('order.close', 2, 3600000), ('no.such', 3, 0)")
-	relay := s.serveBy(command(t.Context(), s.dir, "relay"), "relay")
-	s.waitFor("two rows to be set aside, and one to be moved", func() bool {
-		return len(decode[[]outboxRow](t, s.run("outbox", "list", "--stuck", "--json"))) == 2 && len(decode[[]outboxRow](t, s.run("outbox", "list", "--json"))) == 2
-	})
-	s.run("outbox", "list", "--stuck").says(t, "LAST ERROR", `unknown biz type "no.such"`)
-	s.run("outbox", "drop", "1").says(t, "1 rows dropped")
-	s.run("outbox", "retry", "--all").says(t, "1 rows will be tried again")
-	s.waitFor("the row to be tried again", func() bool {
-		rows := decode[[]outboxRow](t, s.run("outbox", "list", "--stuck", "--json"))
-		return len(rows) == 1 && rows[0].ID == 3 && rows[0].Attempts == 2
-	})
-	_ = relay.Process.Kill()
-	_ = relay.Wait()
 }
 
 // An audit finds in PostgreSQL what it finds in MySQL: a moved task that is gone, a row that no relay has moved, and one that

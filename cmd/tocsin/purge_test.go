@@ -20,6 +20,7 @@ func (s *site) settled(bizID int, status tocsin.Status, ago string) tocsin.JobID
 func TestPurgeRemovesWhatIsPastItsRetention(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
+	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn()))) // which a purge does not need
 	for n := range 3 {
 		s.settled(n+1, tocsin.Done, "31 DAY")
 	}

@@ -404,23 +404,14 @@ func newPhysicalSite(s *site) *physicalSite {
 	p := &physicalSite{site: s, cfg: devserver.MariaDBConfig{Dir: filepath.Join(s.t.TempDir(), "db2")}}
 	p.start()
 	p.cfg.Port = p.server.Port()
-	var err error
-	if p.db, err = sql.Open("mysql", p.server.DSN()); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = p.db.Close() })
+	p.db = openDB(s.t, p.server.DSN())
 	s.write("tocsin.yaml", s.splitYAML(p.server.DSN()))
 	return p
 }
 
 func (p *physicalSite) start() {
 	p.t.Helper()
-	server, err := devserver.StartMariaDB(p.t.Context(), p.cfg)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.server = server
-	p.t.Cleanup(func() { _ = server.Stop() })
+	p.server = startServer(p.t, p.cfg)
 }
 
 // backUp makes a physical copy of the second server. Without a program for that, the server is stopped and copied.

@@ -122,11 +122,7 @@ func (u *roleUser) grant(db *sql.DB, server, config string) {
 // pool opens a pool of the user, on root's DSN of a server.
 func (u *roleUser) pool(dsn string) *sql.DB {
 	u.t.Helper()
-	db, err := sql.Open("mysql", u.asUser(dsn))
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	u.t.Cleanup(func() { _ = db.Close() })
+	db := openDB(u.t, u.asUser(dsn))
 	return db
 }
 
@@ -276,15 +272,9 @@ func TestGrantsForAServerThatTakesNamesLiterally(t *testing.T) {
 		args = []string{"--partial-revokes=ON"}
 	}
 	s := bareSite(t)
-	dsn := ownServer(t, devserver.MariaDBConfig{Args: args})
+	dsn := startServer(t, devserver.MariaDBConfig{Args: args}).DSN()
 	s.write("tocsin.yaml", s.yaml(s.layout, dsn))
-	root, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := s.db
-	t.Cleanup(func() { _ = old.Close() })
-	s.db = root // which the site closes
+	s.db = openDB(t, dsn)
 	s.applyAll()
 	u := newRoleUser(s, "audit", nil, "--partial-revokes")
 	if err := u.actAudit(); err != nil {

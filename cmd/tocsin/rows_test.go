@@ -1,17 +1,13 @@
 package main
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -167,43 +163,5 @@ func TestHandlersWithoutTasksAndGroupsWithoutNodesAreShown(t *testing.T) {
 	out := s.run("cluster", "nodes").ok(t)
 	if strings.Contains(out, "no node of group orders") || !strings.Contains(out, shop+" of group shop: the handler of order.close gets no task") {
 		t.Errorf("with a node of the right group:\n%s", out)
-	}
-}
-
-func TestWithoutEtcdHandlersWithoutTasksAreShownToo(t *testing.T) {
-	t.Parallel()
-	s, _ := rowsSite(t)
-	if out := s.run("cluster", "nodes").ok(t); !strings.Contains(out, noNodes) {
-		t.Errorf("without nodes:\n%s", out)
-	}
-	file, err := config.Load(s.dir + "/tocsin.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var h node.Handlers
-	node.Handle(&h, tocsin.Define[string]("order.opne"), func(context.Context, *tocsin.Task[string]) error { return nil })
-	n, err := node.New(node.Config{Tables: file.Tocsin(), Ownership: node.ByRows, Group: "shop", Name: "host-a"}, &h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
-	s.waitFor("it is shown", func() bool {
-		out := s.run("cluster", "nodes").ok(t)
-		return strings.Contains(out, " of group shop: the handler of order.opne gets no task, as this biz type has no policy") &&
-			strings.Contains(out, "group callback: 0 nodes\nnote: no node of group callback runs: tasks of coupon.remind wait")
-	})
-	if report, running := n.Report(); !running || !strings.Contains(report.Idle["order.opne"], "tocsin biz apply") {
-		t.Errorf("its status page says %+v", report.Idle)
-	}
-	if got := s.faults(); len(got) != 2 || !strings.HasPrefix(got[0], "warn no node of group callback") || !strings.Contains(got[1], "order.opne gets no task") {
-		t.Errorf("doctor says %q", got)
 	}
 }

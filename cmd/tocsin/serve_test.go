@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -16,71 +15,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/devserver/etcdtest"
 )
-
-func TestKilledNodeLosesNoTask(t *testing.T) {
-	t.Parallel()
-	const tasks = 5000
-	s, c := callbackSite(t)
-	victim := s.serve("victim")
-	s.serve("heir")
-	s.ownedBy(map[string]int{"victim": 4, "heir": 4})
-	s.fill(tasks, 20*time.Second)
-	s.waitFor("a fifth is delivered", func() bool { seen, _, _ := c.counts(); return seen >= tasks/5 })
-	killed := time.Now()
-	if err := victim.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	s.ownedBy(map[string]int{"heir": 8})
-	t.Logf("the last table had its new owner %.1f s after the kill", time.Since(killed).Seconds())
-	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
-	seen, again, early := c.counts()
-	t.Logf("%d tasks seen, %d more than once, %d early", seen, again, early)
-	if seen != tasks || early != 0 {
-		t.Errorf("%d of %d tasks were delivered, %d early", seen, tasks, early)
-	}
-}
-
-func TestNodeLeavesInOrderOnSIGTERM(t *testing.T) {
-	t.Parallel()
-	s, _ := callbackSite(t)
-	n := s.serve("leaver")
-	s.ownedBy(map[string]int{"leaver": 8})
-	n.end(t)
-	if nodes := s.nodes(); len(nodes) != 0 {
-		t.Errorf("nodes are left: %+v", nodes)
-	}
-}
-
-func TestSweepDeliversEverythingOverdueAloneAndTwiceAtOnceNoneTwice(t *testing.T) {
-	t.Parallel()
-	const tasks = 3000
-	s, c := callbackSite(t)
-	s.fill(tasks, time.Millisecond)
-	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
-	dry := decode[sweepJSON](t, s.run("sweep", "--grace", "0s", "--dry-run", "--json"))
-	if dry.Overdue != tasks || dry.Delivered != 0 {
-		t.Errorf("dry run: %+v", dry)
-	}
-	results := make(chan result, 2)
-	for range 2 {
-		go func() { results <- s.run("sweep", "--grace", "0s", "--timeout", "0s", "--force", "--json") }()
-	}
-	first, second := <-results, <-results
-	a, b := decodeText[sweepJSON](t, first.ended(t)), decodeText[sweepJSON](t, second.ended(t))
-	seen, again, _ := c.counts()
-	t.Logf("%d and %d delivered, %d seen, %d more than once", a.Delivered, b.Delivered, seen, again)
-	if a.Delivered+b.Delivered != tasks || seen != tasks || again != 0 || s.notDone() != 0 {
-		t.Errorf("delivered %d + %d, seen %d, twice %d, not done %d; want %d in all, each once", a.Delivered, b.Delivered, seen, again, s.notDone(), tasks)
-	}
-	s.run("sweep", "--grace", "0s", "--force").says(t, "sweep: 8 tables, 0 overdue, 0 delivered")
-}
 
 // sweepJSON is what scripts may rely on.
 type sweepJSON struct {
@@ -173,15 +113,7 @@ func TestARelayEndsWithItsPage(t *testing.T) {
 func TestServeWaitsForTheServersAndBeginsWhenOneAnswers(t *testing.T) {
 	t.Parallel()
 	s, cfg := bareSite(t), devserver.MariaDBConfig{Dir: filepath.Join(t.TempDir(), "db1")}
-	start := func() *devserver.MariaDB {
-		server, err := devserver.StartMariaDB(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = server.Stop() })
-		return server
-	}
-	server := start()
+	server := startServer(t, cfg)
 	cfg.Port = server.Port()
 	config := s.yaml(s.layout, server.DSN())
 	s.write("tocsin.yaml", config)
@@ -215,7 +147,7 @@ func TestServeWaitsForTheServersAndBeginsWhenOneAnswers(t *testing.T) {
 		t.Errorf("metrics:\n%s", said)
 	}
 
-	start()
+	startServer(t, cfg)
 	s.waitFor("the node is ready", func() bool { ready, _ := ask("/readyz"); return ready == http.StatusOK })
 	if log := n.log.String(); strings.Count(log, "no server answers") > 1 || !strings.Contains(log, "a server answers: starting") {
 		t.Errorf("log:\n%s", log)
@@ -248,66 +180,31 @@ func slowSite(t *testing.T) (*site, *hanging) {
 // inHand is how many deliveries a node has when it is stopped, over all its tables.
 const inHand = 16
 
-// stopInDelivery stops a node that has deliveries in hand, and says when.
-func stopInDelivery(s *site, begun <-chan struct{}, more ...string) (n *serving, at time.Time) {
-	s.t.Helper()
-	n = s.serve("leaver", more...)
-	s.ownedBy(map[string]int{"leaver": 8})
-	s.fill(inHand, time.Millisecond)
-	s.waitFor("all deliveries have begun", func() bool { return len(begun) == inHand })
-	for range inHand {
-		<-begun
-	}
-	s.serve("heir")
-	s.ownedBy(map[string]int{"leaver": 4, "heir": 4})
-	at = time.Now()
-	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
-	return n, at
-}
-
 func TestAStopReleasesTheTablesAtOnceAndSettlesALongCallback(t *testing.T) {
 	t.Parallel()
 	s, h := slowSite(t)
 	s.write("patient.yaml", s.yaml(s.layout, s.dsn())+"node:\n  drain_timeout: 5m\n")
-	n, at := stopInDelivery(s, h.begun, "--config", "patient.yaml")
+	n := s.serve("leaver", "--config", "patient.yaml")
+	s.ownedBy(map[string]int{"leaver": 8})
+	s.fill(inHand, time.Millisecond)
+	s.waitFor("all deliveries have begun", func() bool { return len(h.begun) == inHand })
+	s.serve("heir")
+	s.ownedBy(map[string]int{"leaver": 4, "heir": 4})
+	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
 	s.ownedBy(map[string]int{"heir": 8})
-	released := time.Since(at)
 	h.goOn()
 	if err := n.Wait(); err != nil {
 		t.Errorf("exit after SIGTERM: %v", err)
 	}
-	ended := time.Since(at)
-	t.Logf("all tables had another owner after %.2f s, the process ended after %.1f s", released.Seconds(), ended.Seconds())
-	if released > time.Minute || ended > 4*time.Minute || s.notDone() != 0 || len(h.begun) != 0 {
-		t.Errorf("%d tasks not done, %d second deliveries", s.notDone(), len(h.begun))
+	if s.notDone() != 0 || len(h.begun) != inHand {
+		t.Errorf("%d tasks not done, %d second deliveries", s.notDone(), len(h.begun)-inHand)
 	}
 	for _, part := range []string{`"in_delivery":16`, "all tables are given up", `"left_in_delivery":0`} {
 		if !strings.Contains(n.log.String(), part) {
 			t.Errorf("the log lacks %s", part)
 		}
-	}
-}
-
-func TestAStopCutsOffWhatTakesLongerThanTheDrainTimeout(t *testing.T) {
-	t.Parallel()
-	s, h := slowSite(t)
-	s.write("hasty.yaml", s.yaml(s.layout, s.dsn())+"node:\n  drain_timeout: 2s\n")
-	n, at := stopInDelivery(s, h.begun, "--config", "hasty.yaml")
-	if err := n.Wait(); err != nil {
-		t.Errorf("exit after SIGTERM: %v", err)
-	}
-	if ended := time.Since(at); ended > time.Minute {
-		t.Errorf("it took %s to end", ended)
-	}
-	if line := "the drain time-out is over: deliveries in hand are cut off"; strings.Count(n.log.String(), line) != 1 {
-		t.Errorf("the log lacks %q", line)
-	}
-	select {
-	case <-h.begun:
-	case <-time.After(runWithin):
-		t.Error("what was cut off is not delivered again")
 	}
 }
 
@@ -336,71 +233,6 @@ func TestAPausedTypeWaitsUntilItIsResumedOrAppliedAgain(t *testing.T) {
 		if seen, _, _ := c.counts(); seen != i+1 {
 			t.Errorf("%d tasks seen, want %d", seen, i+1)
 		}
-	}
-}
-
-func TestAPurgeNeedsNoEtcdAndFreesTheDedupKey(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
-	first := s.add(1, "--dedup", "once")
-	if again := s.add(1, "--dedup", "once"); again != first {
-		t.Fatalf("task %s was added beside %s", again, first)
-	}
-	s.set(first, "status = 2, action_time = UTC_TIMESTAMP(3) - INTERVAL 31 DAY")
-	s.run("purge").says(t, "1 done")
-	second := s.add(1, "--dedup", "once")
-	if second == first {
-		t.Errorf("task %s is still there", first)
-	}
-	if got := decode[taskJSON](t, s.run("task", "get", second.String(), "--json")); got.Status != tocsin.Pending.String() || got.Existing {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestClusterNodesNamesWhatANodeCannotReachAndOthersDeliverIt(t *testing.T) {
-	t.Parallel()
-	const tasks = 40
-	s, c := callbackSite(t)
-	s.write("lame.yaml", s.splitYAML("toc@tcp(127.0.0.1:1)/"))
-	s.serve("lame", "--config", "lame.yaml")
-	s.serve("whole")
-	s.waitFor("the node that reaches one server has its tables only", func() bool {
-		for _, n := range s.nodes() {
-			if strings.HasPrefix(n.ID, "lame-") && len(n.Misses) == 1 && n.Misses[0] == 1 && n.Tables == 4 {
-				return true
-			}
-		}
-		return false
-	})
-	s.ownedBy(map[string]int{"lame": 4, "whole": 4})
-	if out := s.run("cluster", "nodes").ok(t); !strings.Contains(out, "note: lame-") || !strings.Contains(out, " can't use the databases 1: ") {
-		t.Errorf("cluster nodes does not say what a node can't reach:\n%s", out)
-	}
-	s.fill(tasks, 0)
-	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
-	if seen, _, early := c.counts(); seen != tasks || early != 0 {
-		t.Errorf("%d of %d tasks seen, %d early", seen, tasks, early)
-	}
-}
-
-func TestANodeSeesAChangeOfAPolicySoon(t *testing.T) {
-	t.Parallel()
-	const tasks, soon = 20, time.Minute // a second, on a machine that has nothing else to do
-	s, c := callbackSite(t)
-	s.run("biz", "pause", "coupon.remind").says(t, "changed")
-	s.serve("only")
-	s.ownedBy(map[string]int{"only": 8})
-	s.fill(tasks, 0)
-	s.run("cluster", "tables", "--group", "callback").says(t, "8       20       0        0")
-	if seen, _, _ := c.counts(); seen != 0 {
-		t.Errorf("%d tasks of a paused type were delivered", seen)
-	}
-	s.run("biz", "resume", "coupon.remind").says(t, "changed")
-	resumed := time.Now()
-	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
-	if took := time.Since(resumed); took > soon {
-		t.Errorf("delivered %s after the type was resumed, want %s", took, soon)
 	}
 }
 
@@ -438,59 +270,15 @@ func (s *site) wantPasswords() {
 	etcdtest.WantPasswords(s.t, client, s.prefix)
 }
 
-func TestNodesAndCommandsReachAnEtcdThatWantsTLSAndAPassword(t *testing.T) {
-	t.Parallel()
-	s, _ := callbackSite(t)
-	authority, stranger := devtest.NewAuthority(t), devtest.NewAuthority(t)
-	etcd, rest := secureEtcd(t, authority), s.yaml(s.layout, s.dsn())
-	rest = rest[:strings.Index(rest, "etcd:")]
-	s.write("tocsin.yaml", rest+etcd)
-	s.wantPasswords()
-	user := fmt.Sprintf("  username: %s\n  password: pass-%s\n", s.prefix, s.prefix)
-	s.write("tocsin.yaml", rest+etcd+user)
-	page := s.servePage("safe")
-	s.ownedBy(map[string]int{"safe": 8})
-	s.wantExpiry(page, "etcd")
-	s.run("cluster", "plan", "--add", "1").says(t, "group callback: 4 of 8 tables would move, the least possible is 4")
-	if r := s.run("doctor"); !strings.Contains(r.stdout, "answers; groups with nodes: callback") { // it fails for other reasons
-		t.Errorf("doctor: %s%s", r.stdout, r.stderr)
-	}
-	for yaml, want := range map[string]string{
-		strings.Replace(etcd+user, authority.File, stranger.File, 1): "certificate signed by unknown authority",
-		etcd[:strings.Index(etcd, "  tls:")]:                         "it wants TLS, and the config gives none",
-		etcd + strings.Replace(user, "pass-", "hunter-", 1):          "authentication failed, invalid user ID or password",
-		etcd + strings.ReplaceAll(user, s.prefix, "root"):            "",
-		etcd: "permission denied",
-	} {
-		s.write("tocsin.yaml", rest+yaml)
-		r := s.run("cluster", "nodes")
-		if want == "" {
-			r.ok(t)
-			continue
-		}
-		if r.refused(t, exitFailed, "etcd", want); strings.Contains(r.stderr, "hunter-") {
-			t.Errorf("the password is told: %s", r.stderr)
-		}
-	}
-}
-
 // secureMySQL starts a server whose user safe must show a certificate, and returns
 // the matching lines of the config.
 func secureMySQL(t *testing.T, authority *devtest.Authority) string {
 	t.Helper()
 	cert, key := authority.Issue(t, "mysql")
-	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{
+	server := startServer(t, devserver.MariaDBConfig{
 		Args: []string{"--ssl-ca=" + authority.File, "--ssl-cert=" + cert, "--ssl-key=" + key},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
-	root, err := sql.Open("mysql", server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
+	root := openDB(t, server.DSN())
 	for _, statement := range []string{"CREATE USER 'safe'@'%' REQUIRE X509", "GRANT ALL ON *.* TO 'safe'@'%'"} {
 		if _, err := root.Exec(statement); err != nil {
 			t.Fatal(err)
@@ -500,31 +288,52 @@ func secureMySQL(t *testing.T, authority *devtest.Authority) string {
 	return fmt.Sprintf("    dsn: safe@tcp(127.0.0.1:%d)/\n    tls:\n      ca: %s\n      cert: %s\n      key: %s\n", server.Port(), authority.File, cert, key)
 }
 
-func TestNodesAndCommandsReachAMySQLThatWantsTLSAndACertificate(t *testing.T) {
+func TestNodesAndCommandsReachServersThatWantTLS(t *testing.T) {
 	t.Parallel()
 	s, c := bareSite(t), newCallbacks(t)
 	authority, stranger := devtest.NewAuthority(t), devtest.NewAuthority(t)
-	plain, secure := s.yaml(s.layout, s.dsn()), secureMySQL(t, authority)
-	withServer := func(lines string) string { return strings.Replace(plain, "    dsn: "+s.dsn()+"\n", lines, 1) }
-	s.write("tocsin.yaml", withServer(secure))
-	s.write("biz.yaml", fmt.Sprintf("biz_types:\n  - name: coupon.remind\n    number: 2\n    webhook:\n      url: %s\n      allow: [127.0.0.0/8]\n", c.URL))
+	server, etcd := secureMySQL(t, authority), secureEtcd(t, authority)
+	use := func(server, etcd string) {
+		yaml := strings.Replace(s.yaml(s.layout, s.dsn()), "    dsn: "+s.dsn()+"\n", server, 1)
+		s.write("tocsin.yaml", yaml[:strings.Index(yaml, "etcd:")]+etcd)
+	}
+	use(server, etcd)
+	s.wantPasswords()
+	user := fmt.Sprintf("  username: %s\n  password: pass-%s\n", s.prefix, s.prefix)
+	use(server, etcd+user)
 	s.applyDDL()
-	for _, command := range [][]string{
-		{"ddl", "verify"}, {"biz", "apply", "biz.yaml"}, {"task", "add", "--type", "coupon.remind", "--biz-id", "1", "--in", "0s"},
-		{"sweep", "--grace", "0s", "--once"}, {"purge", "--once"}, {"audit"},
-	} {
+	s.applyCallbacks(c)
+	add := []string{"task", "add", "--type", "coupon.remind", "--biz-id", "1", "--in", "0s"}
+	for _, command := range [][]string{{"ddl", "verify"}, add, {"sweep", "--grace", "0s", "--once"}, {"purge", "--once"}, {"audit"}} {
 		s.run(command...).ok(t)
 	}
 	page := s.servePage("safe")
 	s.ownedBy(map[string]int{"safe": 8})
 	s.wantExpiry(page, "db1")
-	s.run("task", "add", "--type", "coupon.remind", "--biz-id", "2", "--in", "0s").ok(t)
+	s.wantExpiry(page, "etcd")
+	s.run(add...).ok(t)
 	s.waitFor("both callbacks", func() bool { seen, _, _ := c.counts(); return seen == 2 })
-	for lines, want := range map[string]string{
-		strings.Replace(secure, authority.File, stranger.File, 1): "certificate signed by unknown authority",
-		secure[:strings.Index(secure, "    tls:")]:                "Access denied",
+	s.run("cluster", "plan", "--add", "1").says(t, "group callback: 4 of 8 tables would move, the least possible is 4")
+	if r := s.run("doctor"); !strings.Contains(r.stdout, "answers; groups with nodes: callback") { // it fails for other reasons
+		t.Errorf("doctor: %s%s", r.stdout, r.stderr)
+	}
+	for wrong, want := range map[string]string{
+		strings.Replace(etcd+user, authority.File, stranger.File, 1): "certificate signed by unknown authority",
+		etcd[:strings.Index(etcd, "  tls:")]:                         "it wants TLS, and the config gives none",
+		etcd + strings.Replace(user, "pass-", "hunter-", 1):          "authentication failed, invalid user ID or password",
+		etcd: "permission denied",
 	} {
-		s.write("tocsin.yaml", withServer(lines))
+		use(server, wrong)
+		r := s.run("cluster", "nodes")
+		if r.refused(t, exitFailed, "etcd", want); strings.Contains(r.stderr, "hunter-") {
+			t.Errorf("the password is told: %s", r.stderr)
+		}
+	}
+	for wrong, want := range map[string]string{
+		strings.Replace(server, authority.File, stranger.File, 1): "certificate signed by unknown authority",
+		server[:strings.Index(server, "    tls:")]:                "Access denied",
+	} {
+		use(wrong, etcd+user)
 		if r := s.run("task", "list", "--biz-id", "1"); r.code != exitFailed || !strings.Contains(r.stderr, want) {
 			t.Errorf("exit code %d, want 1 and %q: %s", r.code, want, r.stderr)
 		}

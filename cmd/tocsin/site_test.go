@@ -22,6 +22,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/operator"
 )
@@ -170,12 +171,30 @@ func siteOf(t *testing.T, layout tocsin.Layout) *site {
 	s := &site{t: t, dir: t.TempDir(), prefix: devtest.Prefix(t), layout: layout}
 	s.layout.Prefix = s.prefix
 	s.write("tocsin.yaml", s.yaml(s.layout, devtest.DSN(t)))
-	var err error
-	if s.db, err = sql.Open("mysql", devtest.DSN(t)); err != nil {
+	s.db = openDB(t, devtest.DSN(t))
+	return s
+}
+
+// openDB opens a pool on a server, until the test ends.
+func openDB(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.db.Close() })
-	return s
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// startServer starts a server for this test alone: its settings or its faults are what is tested.
+func startServer(t *testing.T, cfg devserver.MariaDBConfig) *devserver.MariaDB {
+	t.Helper()
+	m, err := devserver.StartMariaDB(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Stop() })
+	return m
 }
 
 // newSite has tables and biz types.

@@ -59,34 +59,6 @@ type sweptJSON struct {
 	Stopped    bool           `json:"stopped"`
 }
 
-// TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut: more tasks hang than a sweep takes in at once.
-func TestATypeThatHangsHoldsUpNoOtherAndEndsWithTheTimeOut(t *testing.T) {
-	t.Parallel()
-	const hanging, others = 6000, 40
-	s, quick, slow := hangSite(t)
-	s.overdue("coupon.remind", others)
-	s.overdue("hang.type", hanging)
-	r := s.run("sweep", "--once", "--timeout", "30s", "--json")
-	got := decodeText[sweptJSON](t, r.stdout)
-	if left := fmt.Sprintf("tocsin: overdue tasks are left: hang.type (no time left): %d\n", hanging); r.code != exitFailed || !strings.HasSuffix(r.stderr, left) {
-		t.Errorf("exit code %d, stderr:\n%s", r.code, r.stderr)
-	}
-	if got.Delivered != others || got.Overdue != hanging+others || got.Left["hang.type (no time left)"] != hanging ||
-		got.CutOff != hanging || got.Unread+got.InDelivery != 0 || !got.TimedOut || got.Stopped {
-		t.Errorf("%s", r.stdout)
-	}
-	if seen, again, _ := quick.counts(); seen != others || again != 0 {
-		t.Errorf("%d of %d quick tasks were delivered, %d more than once", seen, others, again)
-	}
-	if begun, untouched := len(slow.begun), s.counted("status = 0 AND attempts + crashes = 0 AND biz_type = 1"); begun != slots || untouched != hanging {
-		t.Errorf("%d deliveries began, %d of %d tasks wait as they were", begun, untouched, hanging)
-	}
-	slow.goOn()
-	// Tasks that were cut off are not yet overdue by the grace time; all others are, claimed before or not.
-	s.run("sweep", "--once", "--timeout", "0s").endedWith(t, fmt.Sprintf("%d overdue, %d delivered", hanging-slots, hanging-slots), "0 left")
-	s.run("sweep", "--once", "--grace", "0s", "--timeout", "0s", "--force").endedWith(t, fmt.Sprintf("%d overdue, %d delivered", slots, slots))
-}
-
 func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
 	t.Parallel()
 	const hanging, soon = 200, time.Minute // two seconds on an idle machine

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +14,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/upkeep"
-	"github.com/tocsinhq/tocsin/webhook"
 )
 
 func TestTaskAddGetList(t *testing.T) {
@@ -167,26 +164,6 @@ func TestTaskListByStatusGoesThroughAllTables(t *testing.T) {
 	s.run("task", "list", "--status", "done").says(t, "no done tasks")
 }
 
-func TestTaskRedriveOfMany(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	var ids []tocsin.JobID
-	for n := range 12 {
-		ids = append(ids, s.settled(n+1, tocsin.Dead, "1 MINUTE"))
-	}
-	s.set(ids[11], "biz_type = 2")
-	s.run("task", "redrive", "--type", "order.close").says(t, "11 dead tasks redriven")
-	if got := decode[operator.Redriven](t, s.run("task", "redrive", "--all", "--json")); got.Tasks != 1 {
-		t.Errorf("got %+v", got)
-	}
-	s.run("task", "redrive", "--all").says(t, "0 dead tasks redriven")
-	for _, id := range ids {
-		if got := decode[taskJSON](t, s.run("task", "get", id.String(), "--json")); got.Status != "pending" || got.Version != 1 {
-			t.Errorf("got %+v", got)
-		}
-	}
-}
-
 func TestTaskRedriveTakesFlagsThatLimitIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -268,40 +245,6 @@ func TestTasksOfAKey(t *testing.T) {
 	}
 	if n := s.rows(); n != 2 {
 		t.Errorf("%d rows, want 2", n)
-	}
-}
-
-// A task that plain SQL wants, by key and with headers, goes through the outbox, a relay, a node and a callback.
-func TestHeadersAndKeysFromAnOutboxToACallback(t *testing.T) {
-	t.Parallel()
-	s, table := shopSite(t)
-	got := make(chan webhook.Task, 10)
-	receiver, err := webhook.New(webhook.Config{Unsigned: true}, func(_ context.Context, task webhook.Task) error { got <- task; return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(receiver)
-	defer server.Close()
-	s.applyBiz(fmt.Sprintf("biz_types:\n  - {name: coupon.remind, number: 2, webhook: {url: %s, allow: [127.0.0.0/8]}}\n", server.URL))
-	s.run("outbox", "apply").ok(t)
-	s.serve("node")
-	s.exec("INSERT INTO " + table + ` (biz_type, biz_key, delay_ms, headers, attribute) VALUES ('coupon.remind', 'cus_9fQ2', 0, '{"from":"outbox"}', 'x')`)
-	s.run("task", "add", "--type", "coupon.remind", "--key", "cus_9fQ2", "--in", "0s", "--header", "from=command", "--payload", "x").ok(t)
-	seen := map[string]bool{}
-	s.waitFor("both callbacks have come", func() bool {
-		select {
-		case task := <-got:
-			if task.BizKey != "cus_9fQ2" || task.BizID != tocsin.KeyID("cus_9fQ2") || task.Payload != "x" {
-				t.Errorf("%+v", task)
-			}
-			seen[task.Headers.Get("from")] = true
-		default:
-		}
-		return seen["outbox"] && seen["command"]
-	})
-	rows := s.run("outbox", "list", "--json").ok(t)
-	if !json.Valid([]byte(rows)) {
-		t.Errorf("%s", rows)
 	}
 }
 

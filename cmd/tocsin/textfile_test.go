@@ -23,12 +23,12 @@ func textfile(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// has wants lines that begin so.
+// has wants lines that begin so among metrics.
 func has(t *testing.T, text string, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
 		if !strings.Contains("\n"+text, "\n"+line) {
-			t.Errorf("the file has no line %q:\n%s", line, text)
+			t.Errorf("no line %q:\n%s", line, text)
 		}
 	}
 }
@@ -40,80 +40,80 @@ func successOf(text string) string {
 	return line
 }
 
-func TestSweepWritesATextfile(t *testing.T) {
+// Where no directory outlasts the command, a Pushgateway has the same metrics as the file. A failed run keeps the time of the last
+// success.
+func TestCommandsWriteTheirMetricsIntoAFileAndPushThem(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
 	s.applyBiz(s.text("biz.yaml") + "  - {name: order.close, number: 1, group: orders}\n")
-	dir := t.TempDir()
+	g := newPushgateway(t)
+	run := func(command, dir string) result {
+		return s.run(append(strings.Fields(command), "--textfile", dir, "--push", g.URL)...)
+	}
+	audits, purges, sweeps := t.TempDir(), t.TempDir(), t.TempDir()
+	run("audit", audits).ok(t)
+	has(t, textfile(t, audits), "tocsin_auditor_last_ok{", "tocsin_auditor_last_tables{", "tocsin_auditor_last_success_timestamp_seconds{")
+	s.settled(1, tocsin.Done, "31 DAY")
+	run("purge", purges).ok(t)
 	s.overdue("coupon.remind", 2)
-	s.run("sweep", "--once", "--textfile", dir).ok(t)
-	good := textfile(t, dir)
+	run("sweep --once", sweeps).ok(t)
+	good, pushed := textfile(t, sweeps), g.page()
 	has(t, good, "tocsin_sweeper_last_overdue{", "tocsin_sweeper_last_run_timestamp_seconds{", "tocsin_sweeper_last_ok{")
 	if !strings.Contains(good, `outcome="delivered"} 2`) || !strings.Contains(good, `tocsin_sweeper_last_claimed{cluster="`+s.prefix+`"} 2`) {
 		t.Errorf("two tasks were claimed and delivered: %s", good)
 	}
+	has(t, pushed, `tocsin_sweeper_last_claimed{cluster="`+s.prefix+`",job="tocsin_sweep_`+s.prefix+`"} 2`)
 	s.overdue("order.close", 3)
-	s.run("sweep", "--once", "--textfile", dir).refused(t, exitFailed, "order.close (no handler here): 3")
-	bad := textfile(t, dir)
-	if !strings.Contains(bad, `biz_type="order.close"`) || !strings.Contains(bad, `reason="no handler here"} 3`) || !strings.Contains(bad, `tocsin_sweeper_last_claimed{cluster="`+s.prefix+`"} 0`) {
+	run("sweep --once", sweeps).refused(t, exitFailed, "order.close (no handler here): 3")
+	bad, pushedBad := textfile(t, sweeps), g.page()
+	if !strings.Contains(bad, `reason="no handler here"} 3`) || !strings.Contains(bad, `tocsin_sweeper_last_claimed{cluster="`+s.prefix+`"} 0`) {
 		t.Errorf("three tasks were left, and none was claimed: %s", bad)
 	}
-	if successOf(bad) == "" || successOf(bad) != successOf(good) {
-		t.Errorf("the last success was\n%s\nand is\n%s", successOf(good), successOf(bad))
+	has(t, pushedBad, `tocsin_sweeper_last_ok{cluster="`+s.prefix+`",job="tocsin_sweep_`+s.prefix+`"} 0`)
+	for is, was := range map[string]string{successOf(bad): successOf(good), successOf(pushedBad): successOf(pushed)} {
+		if is == "" || is != was {
+			t.Errorf("the last success was\n%s\nand is\n%s", was, is)
+		}
 	}
+	if r := run("audit", audits); r.code != exitFailed { // it finds the three overdue tasks
+		t.Errorf("exit code %d of the audit", r.code)
+	}
+	for part, text := range map[string]string{`status="done"} 1`: textfile(t, purges), `fault="overdue"} 3`: textfile(t, audits)} {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %s in\n%s", part, text)
+		}
+	}
+	has(t, g.page(), "tocsin_auditor_last_ok{", "tocsin_purger_last_ok{", "tocsin_sweeper_last_ok{")
 }
 
-func TestPurgeAndAuditWriteATextfile(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.settled(1, tocsin.Done, "31 DAY")
-	dir := t.TempDir()
-	s.run("purge", "--textfile", dir).ok(t)
-	if text := textfile(t, dir); !strings.Contains(text, `status="done"} 1`) {
-		t.Errorf("one task was purged: %s", text)
-	}
-	dir = t.TempDir()
-	s.run("audit", "--textfile", dir).ok(t)
-	has(t, textfile(t, dir), "tocsin_auditor_last_ok{", "tocsin_auditor_last_tables{", "tocsin_auditor_last_success_timestamp_seconds{")
-	id := s.add(2)
-	s.exec("UPDATE "+s.layout.Table(id.Table())+" SET biz_type = 99 WHERE job_id = ?", uint64(id))
-	if r := s.run("audit", "--textfile", dir); r.code != exitFailed {
-		t.Errorf("exit code %d of an audit that found a fault", r.code)
-	}
-	if text := textfile(t, dir); !strings.Contains(text, `fault="unknown_type"} 1`) {
-		t.Errorf("a fault was found: %s", text)
-	}
-}
-
-func TestADirectoryThatIsMissingKeepsNoSweepFromItsTasks(t *testing.T) {
+func TestMetricsThatCannotBeWrittenKeepNoSweepFromItsTasks(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
-	s.overdue("coupon.remind", 2)
-	r := s.run("sweep", "--once", "--textfile", filepath.Join(t.TempDir(), "none"))
-	r.refused(t, exitFailed, "none", "no such file or directory")
-	if !strings.Contains(r.stdout, "2 overdue, 2 delivered") {
-		t.Errorf("the sweep said %q", r.stdout)
-	}
-}
-
-func TestATextfileThatWouldNotBeWrittenIsRefused(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
 	dir := t.TempDir()
+	for want, flag := range map[string]string{
+		"push metrics": "--push=http://127.0.0.1:1", "no such file or directory": "--textfile=" + filepath.Join(dir, "none"),
+	} {
+		s.overdue("coupon.remind", 2)
+		r := s.run("sweep", "--once", flag)
+		r.refused(t, exitFailed, want)
+		if !strings.Contains(r.stdout, "2 overdue, 2 delivered") {
+			t.Errorf("with %s the sweep said %q", flag, r.stdout)
+		}
+	}
 	for _, args := range [][]string{
-		{"sweep", "--dry-run", "--textfile", dir},
-		{"purge", "--dry-run", "--textfile", dir},
-		{"audit", "--type", "order.close", "--against", "-", "--textfile", dir},
+		{"sweep", "--dry-run", "--textfile", dir}, {"purge", "--dry-run", "--textfile", dir}, {"audit", "--type", "coupon.remind", "--against", "-", "--textfile", dir},
 	} {
 		s.run(args...).refused(t, exitUsage, "--textfile")
 	}
+	s.run("sweep", "--once", "--push", "pushgateway:9091").refused(t, exitUsage, "--push", "http://pushgateway:9091")
+	s.run("sweep", "--dry-run", "--push", "http://127.0.0.1:1").refused(t, exitUsage, "--push")
 }
 
-func TestAResidentSweepWritesItsTextfileAgainAndAgain(t *testing.T) {
+func TestAResidentSweepWritesAndPushesAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
-	dir := t.TempDir()
-	stays, log := s.start("sweep", "--cron", "@every 1s", "--textfile", dir)
+	g, dir := newPushgateway(t), t.TempDir()
+	stays, log := s.start("sweep", "--cron", "@every 1s", "--textfile", dir, "--push", g.URL)
 	sweeps := func() (counted string) {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.prom"))
 		if len(files) == 0 {
@@ -126,6 +126,7 @@ func TestAResidentSweepWritesItsTextfileAgainAndAgain(t *testing.T) {
 	}
 	first := ""
 	s.waitFor("the file is there", func() bool { first = sweeps(); return first != "" })
-	s.waitFor("it is written again", func() bool { return sweeps() != first })
+	s.waitFor("it is written again, and pushed twice", func() bool { return sweeps() != first && g.pushed() >= 2 })
 	s.stop(stays, log)
+	has(t, g.page(), "tocsin_sweeper_sweeps_total{")
 }

@@ -2,26 +2,15 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
-
-// version2Site has tables that a program for schema version 2 made, and one biz type whose callbacks go to the receiver.
-func version2Site(t *testing.T) (*site, *callbacks) {
-	t.Helper()
-	s, c := bareSite(t), newCallbacks(t)
-	devtest.Version2(t, s.dsn(), s.prefix, s.layout.Databases, s.layout.Tables)
-	s.applyCallbacks(c)
-	return s, c
-}
 
 // migratedTables counts the task tables that are altered.
 func (s *site) migratedTables() (n int) {
@@ -62,62 +51,10 @@ func (s *site) killedApply(tables int) {
 	})
 }
 
-// A cluster of version 2 becomes one of the newest version while a node delivers.
-func TestUpgradeOfAClusterThatIsAtWork(t *testing.T) {
-	t.Parallel()
-	const tasks = 200
-	s, c := version2Site(t)
-	s.fill(tasks, time.Second) // by a client of the newest version
-	node := s.serve("worker")
-	s.waitFor("tasks are delivered from tables of version 2", func() bool { seen, _, _ := c.counts(); return seen == tasks })
-
-	s.doctor().finding(t, "warn", "schema", s.prefix+"_0, "+s.prefix+"_1: of version 2 or newer, and this program is for 3", "run `tocsin ddl apply`")
-	r := s.run("ddl", "verify")
-	if want := s.prefix + "_0 has schema version 2, this program is for 3, which 6 of 13 tables have: run `tocsin ddl apply`"; r.code != exitFailed || !strings.Contains(r.stdout, want) {
-		t.Errorf("verify: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
-	}
-	s.run("ddl", "finish").refused(t, exitFailed, "has schema version 2, this program is for 3", "run `tocsin ddl apply`")
-	s.run("ddl", "plan", "--migrate").says(t, "from version 2 to 3, for server db1", "ALTER /* tocsin ddl migrate */ TABLE ", "`"+s.prefix+"_1`.`task_0003`", "ADD COLUMN /*M! IF NOT EXISTS */ sweep_grace_ms")
-	s.run("ddl", "plan", "--migrate", "--out", "sql").says(t, filepath.Join("sql", "db1.sql"))
-	if n := s.migratedTables(); n != 0 {
-		t.Errorf("the plan migrated %d tables", n)
-	}
-
-	s.killedApply(s.layout.Total() - 1)
-	s.doctor().finding(t, "warn", "schema", "a migration to version 3 has begun and is not done: "+s.prefix+"_0", "run `tocsin ddl apply` again")
-	r = s.run("ddl", "verify")
-	if want := s.prefix + "_0 has schema version 2, this program is for 3, which "; r.code != exitFailed || !strings.Contains(r.stdout, want) {
-		t.Errorf("verify of a half: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
-	}
-	s.run("ddl", "apply").says(t, "schema version 3, was 2: 1 changes to tables\n",
-		"programs for schema version 2 or newer work with it: when all are for version 3, run `tocsin ddl finish`")
-	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_0.layout has schema version 3 and works with programs for 2 or newer")
-
-	s.doctor().finding(t, "warn", "schema", "the upgrade to version 3 is not finished: older programs may still use "+s.prefix+"_0, ", "run `tocsin ddl finish`")
-
-	s.add2(t, tasks, c)
-	s.run("ddl", "finish").says(t, "schema version 3: 2 databases refuse programs for older ones from now on; until now those for version 2 worked")
-	if got := decode[ddl.Finished](t, s.run("ddl", "finish", "--json")); got != (ddl.Finished{Version: 3, WorkedFor: 3}) {
-		t.Errorf("finish again: %+v", got)
-	}
-	s.run("ddl", "verify").says(t, "all tables of layout 2x4 are as they should be: schema version 3")
-	s.doctor().finding(t, "ok", "schema", "version 3, as this program's")
-	s.add2(t, 2*tasks, c)
-	if _, again, early := c.counts(); again+early != 0 || strings.Contains(node.log.String(), "can't be used") {
-		t.Errorf("%d tasks came more than once, %d early; log:\n%s", again, early, node.log)
-	}
-}
-
-// add2 adds tasks until the receiver has seen n more than before, and waits for them.
-func (s *site) add2(t *testing.T, seenBefore int, c *callbacks) {
-	t.Helper()
-	s.fill(seenBefore, 0)
-	s.waitFor("they are delivered", func() bool { seen, _, _ := c.counts(); return seen == 2*seenBefore && s.notDone() == 0 })
-}
-
 func TestFinishWaitsForNodesOfOlderPrograms(t *testing.T) {
 	t.Parallel()
-	s, _ := version2Site(t)
+	s := bareSite(t)
+	devtest.Version2(t, s.dsn(), s.prefix, s.layout.Databases, s.layout.Tables)
 	s.applyDDL()
 	old := s.node("orders", "old", 8)
 	s.run("ddl", "finish").refused(t, exitFailed,

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/quantile"
 )
@@ -241,9 +242,11 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	u.tries("old tables")
 	time.Sleep(u.size.rest)
 
+	u.saysToApply()
 	u.begin("migrated, killed half-way, again")
 	waits := u.watchLocks()
 	u.killedApply(u.layout.Total() / 2)
+	u.doctor().finding(t, "warn", "schema", "a migration to version 3 has begun and is not done: "+u.prefix+"_0", "run `tocsin ddl apply` again")
 	r := u.run("ddl", "apply") // a slow machine has it print its progress
 	if r.code != exitOK || !strings.Contains(r.stdout, "schema version 3, was 2: ") {
 		t.Fatalf("exit code %d, %s%s", r.code, r.stdout, r.stderr)
@@ -251,6 +254,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	t.Logf("ddl apply again: %s", r.stdout)
 	waits.end(t)
 	u.begin("old program, new version")
+	u.doctor().finding(t, "warn", "schema", "the upgrade to version 3 is not finished: older programs may still use "+u.prefix+"_0, ", "run `tocsin ddl finish`")
 	u.tries("new tables")
 	time.Sleep(u.size.rest)
 
@@ -262,11 +266,31 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	byOld := oldService.stop(t)
 	u.begin("new program, new version")
 	u.run("ddl", "finish").says(t, "refuse programs for older ones from now on")
+	if got := decode[ddl.Finished](t, u.run("ddl", "finish", "--json")); got != (ddl.Finished{Version: 3, WorkedFor: 3}) {
+		t.Errorf("finish again: %+v", got)
+	}
 	u.run("ddl", "verify").says(t, "as they should be: schema version 3")
+	u.doctor().finding(t, "ok", "schema", "version 3, as this program's")
 	time.Sleep(u.size.rest)
 	u.oldIsRefused()
 	u.goBack()
 	u.verdict(byOld, newService.stop(t))
+}
+
+// saysToApply wants that commands advise `ddl apply` for tables of version 2, and that a plan changes nothing.
+func (u *upgradeRun) saysToApply() {
+	u.t.Helper()
+	u.doctor().finding(u.t, "warn", "schema", "of version 2 or newer, and this program is for 3", "run `tocsin ddl apply`")
+	r := u.run("ddl", "verify")
+	if want := u.prefix + "_0 has schema version 2, this program is for 3, which "; r.code != exitFailed || !strings.Contains(r.stdout, want) {
+		u.t.Errorf("verify: exit code %d, want 1 and %q:\n%s", r.code, want, r.stdout)
+	}
+	u.run("ddl", "finish").refused(u.t, exitFailed, "has schema version 2, this program is for 3", "run `tocsin ddl apply`")
+	u.run("ddl", "plan", "--migrate").says(u.t, "from version 2 to 3, for server db1", "ALTER /* tocsin ddl migrate */ TABLE ", "`"+u.prefix+"_1`.`task_0003`", "ADD COLUMN /*M! IF NOT EXISTS */ sweep_grace_ms")
+	u.run("ddl", "plan", "--migrate", "--out", "sql").says(u.t, filepath.Join("sql", "db1.sql"))
+	if n := u.migratedTables(); n != 0 {
+		u.t.Errorf("the plan migrated %d tables", n)
+	}
 }
 
 // goBack undoes `ddl finish`, as docs/operations.md says, tries the old client, and finishes again.

@@ -148,7 +148,7 @@ func TestWhySaysWhatIsWrongWithTheServer(t *testing.T) {
 func TestWhySaysThatTheServerTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
-	s.write("tocsin.yaml", s.yaml(s.layout, ownServer(t, devserver.MariaDBConfig{Args: []string{"--read-only"}})))
+	s.write("tocsin.yaml", s.yaml(s.layout, startServer(t, devserver.MariaDBConfig{Args: []string{"--read-only"}}).DSN()))
 	s.applyAll() // root may
 	s.run("task", "add", "--type", "order.close", "--biz-id", "1", "--in", "0s").ok(t)
 	id := decode[[]taskJSON](t, s.run("task", "list", "--biz-id", "1", "--json"))[0].JobID
@@ -366,19 +366,21 @@ func TestWhyWithoutEtcd(t *testing.T) {
 	s.until(s.adding("slow.hook", 2, "0s"), operator.StateClaimed, nil, "all 1 slots of slow.hook in node one-") // claimed, or given back after a while
 }
 
-func TestWhyOfANodeThatLostEtcd(t *testing.T) {
+func TestCommandsShowANodeThatLostEtcd(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
 	h := waitingSite(t, s)
 	way, page := cutOff(s, "lonely")
 	s.ownedBy(map[string]int{"lonely": 8})
 	id := s.nodes()[0].ID
+	s.run("cluster", "nodes", "--ask", page).says(t, id+"  ownership", page+"  "+id+"  ownership")
 	way.Cut()
 	s.waitFor("it is in claim mode", func() bool { return s.mode(page) == "claim" })
 	first := s.adding("slow.hook", 1, "0s")
 	<-h.begun
 	second := s.adding("slow.hook", 2, "0s")
 	s.waitFor("it is not listed any more", func() bool { return len(s.nodes()) == 0 })
+	s.run("cluster", "nodes", "--ask", page).says(t, "note: "+id+" is not registered and took 8 tables last, which nobody has now", page+"  "+id+"  claim")
 	far := s.adding("slow.hook", 3, "1h")
 	says(t, s.why(far), operator.StateNotDue, "group callback has no node; "+id+" took the table last, and has ended, or goes on in claim mode")
 	s.waitFor("a task that is due has no owner, and the node has not found it yet", func() bool {
@@ -391,7 +393,21 @@ func TestWhyOfANodeThatLostEtcd(t *testing.T) {
 	s.until(first, operator.StateClaimed, ask, "claimed by "+id, "node "+id+" delivers it since 20")
 	s.until(second, operator.StateClaimed, ask, "all 1 slots of slow.hook in node "+id, "node "+id+" can't prove its lease")
 	s.write("noetcd.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
-	s.until(second, operator.StateClaimed, append(ask, "--config", "noetcd.yaml"), "all 1 slots of slow.hook in node "+id, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
+	ask = append(ask, "--config", "noetcd.yaml")
+	s.until(second, operator.StateClaimed, ask, "all 1 slots of slow.hook in node "+id, "etcd, which knows the owner of the table: etcd 127.0.0.1:1")
+	r := s.run(append([]string{"cluster", "nodes"}, ask...)...)
+	r.refused(t, exitFailed, "etcd 127.0.0.1:1")
+	if !strings.Contains(r.stdout, id+"  claim") || !strings.Contains(r.stdout, id+" is not registered") {
+		t.Errorf("without etcd:\n%s", r.stdout)
+	}
+	groups := decode[[]operator.Group](t, s.run("cluster", "nodes", "--json", "--ask", page+",127.0.0.1:1"))
+	if len(groups) != 1 || len(groups[0].Unlisted) != 1 || groups[0].Unlisted[0] != (operator.LastOwner{ID: id, Tables: 8}) || len(groups[0].Asked) != 2 ||
+		groups[0].Asked[0].Report.Mode != "claim" || !strings.Contains(groups[0].Asked[1].Error, "refused") {
+		t.Errorf("got %+v", groups)
+	}
+	s.run("cluster", "nodes", "--ask", "nowhere").refused(t, exitUsage, `--ask "nowhere": want host:port`)
+	way.Mend(t)
+	s.ownedBy(map[string]int{"lonely": 8})
 }
 
 // While etcd is frozen, a node that was restarted has no table and only sweeps. The address in the config leads to its page.
