@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql" // the driver of DSN
 	"go.uber.org/goleak"
 )
 

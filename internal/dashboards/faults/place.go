@@ -53,7 +53,7 @@ type place struct {
 	logs     [len(groups)]bytes.Buffer
 	watcher  *devserver.Prometheus
 	prom     promv1.API
-	pager    pager
+	pager    *devserver.Prometheus // Alertmanager
 	cfg      tocsin.Config
 	client   *tocsin.Client
 
@@ -214,7 +214,7 @@ func (p *place) killNode(i int) error {
 // watch starts Alertmanager, and Prometheus with the shortened rules.
 func (p *place) watch(ctx context.Context) (err error) {
 	p.told = map[string]bool{}
-	if err := p.startAlertmanager(ctx); err != nil {
+	if err := p.startPager(ctx); err != nil {
 		return err
 	}
 	if err := dashboards.CopyRules(p.opts.rules, p.dir, func(text string) string { return shorten(text, p.opts.factor, shortest) }); err != nil {
@@ -223,7 +223,7 @@ func (p *place) watch(ctx context.Context) (err error) {
 	text := fmt.Sprintf("global: {scrape_interval: %s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%q]\n"+
 		"alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}\nscrape_configs:\n"+
 		"  - job_name: tocsin\n    static_configs: [{targets: [%s], labels: {cluster: %s}}]\n",
-		scrapes, filepath.Join(p.dir, "*.rules.yaml"), p.pager.address, strings.Join(p.pages[:], ", "), cluster)
+		scrapes, filepath.Join(p.dir, "*.rules.yaml"), p.pager.Endpoint(), strings.Join(p.pages[:], ", "), cluster)
 	if p.watcher, err = devserver.StartPrometheus(ctx, devserver.PrometheusConfig{Text: text}); err != nil {
 		return err
 	}
@@ -280,10 +280,11 @@ func (p *place) stop() {
 	if p.client != nil {
 		_ = p.client.Close()
 	}
-	if p.watcher != nil {
-		_ = p.watcher.Stop()
+	for _, server := range []*devserver.Prometheus{p.watcher, p.pager} {
+		if server != nil {
+			_ = server.Stop()
+		}
 	}
-	p.pager.stop()
 	for i := range p.servers {
 		if p.servers[i] != nil {
 			_ = errors.Join(p.servers[i].Kill(), p.servers[i].Stop())
