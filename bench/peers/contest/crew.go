@@ -14,14 +14,11 @@ type Crew struct {
 	failed  atomic.Pointer[error] // of the first that failed
 }
 
-// Begin gives the context of those that are about to work, which outlasts ctx and
-// ends with End; false where some are at work.
-func (c *Crew) Begin(ctx context.Context) (run context.Context, begun bool) {
-	if c.end != nil {
-		return nil, false
-	}
+// Begin returns the context of those that are about to work, which outlasts ctx and
+// ends with End. None are at work.
+func (c *Crew) Begin(ctx context.Context) (run context.Context) {
 	run, c.end = context.WithCancel(context.WithoutCancel(ctx))
-	return run, true
+	return run
 }
 
 // Go has one more work. What it returns is its failure.

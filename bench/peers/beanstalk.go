@@ -1,16 +1,4 @@
-// Package beanstalkpeer has beanstalkd take part in a contest, over the few verbs
-// of its protocol that the contest needs. They are spoken here rather than by a
-// client library so that they can be pipelined, as the protocol allows and
-// libraries don't: the puts of a batch go in one packet, and a delete goes with
-// the next reserve.
-//
-// beanstalkd knows delays in whole seconds only. What is left of a due time's delay
-// when it is written is rounded to the nearest second: the contest's delays are
-// whole, so nothing becomes early.
-//
-// A reply that was not expected is an error of the batch, or ends the worker that
-// met it and is an error of Quiet and Pause.
-package beanstalkpeer
+package main
 
 import (
 	"context"
@@ -21,43 +9,48 @@ import (
 	"github.com/beanstalkd/go-beanstalk"
 
 	"github.com/tocsinhq/tocsin/bench/peers/contest"
-	"github.com/tocsinhq/tocsin/bench/peers/daemon"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
 const (
-	workers   = 8
-	inserters = 8
-	usualSync = 50 // milliseconds, beanstalkd's default
+	beanstalkWorkers   = 8
+	beanstalkInserters = 8
+	beanstalkSync      = 50 // milliseconds, beanstalkd's default
 )
 
-// Entry is beanstalkd's part in a contest.
-func Entry() contest.Entry {
-	return contest.Entry{Name: "beanstalkd", Open: open, Inserters: inserters}
-}
-
-// peer is one with its server.
-type peer struct {
-	server  *daemon.Server
+// beanstalkPeer is beanstalkd, over the few verbs of its protocol that the contest
+// needs. They are spoken here rather than by a client library so that they can be
+// pipelined, as the protocol allows and libraries don't: the puts of a batch go in
+// one packet, and a delete goes with the next reserve.
+//
+// beanstalkd knows delays in whole seconds only. What is left of a due time's delay
+// when it is written is rounded to the nearest second: the contest's delays are
+// whole, so nothing becomes early.
+//
+// A reply that was not expected is an error of the batch, or ends the worker that
+// met it and is an error of Quiet and Pause.
+type beanstalkPeer struct {
+	server  *devserver.Queue
+	deliver func(string)
 	sync    int        // milliseconds
 	conns   chan *wire // that insert
-	deliver atomic.Pointer[func(string)]
 
 	crew      contest.Crew
 	delivered atomic.Int64
 	deleted   atomic.Int64
 }
 
-func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
-	p := &peer{sync: usualSync, conns: make(chan *wire, inserters)}
+func openBeanstalkd(ctx context.Context, setup contest.Setup) (contest.System, error) {
+	p := &beanstalkPeer{deliver: setup.Deliver, sync: beanstalkSync, conns: make(chan *wire, beanstalkInserters)}
 	if setup.Strict {
 		p.sync = 0
 	}
 	var err error
-	if p.server, err = daemon.StartBeanstalkd(ctx, p.sync); err != nil {
+	if p.server, err = devserver.StartBeanstalkd(ctx, p.sync); err != nil {
 		return nil, err
 	}
-	for range inserters {
-		w, err := dial(ctx, p.server.Addr())
+	for range beanstalkInserters {
+		w, err := dial(ctx, p.server.Endpoint())
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
@@ -67,7 +60,7 @@ func open(ctx context.Context, setup contest.Setup) (contest.System, error) {
 }
 
 // Insert puts the tasks in one packet.
-func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
+func (p *beanstalkPeer) Insert(ctx context.Context, batch []contest.Task) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -77,15 +70,11 @@ func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
 	}
 }
 
-// Start begins deliveries, unless they are under way.
-func (p *peer) Start(ctx context.Context, deliver func(string)) error {
-	p.deliver.Store(&deliver)
-	run, begun := p.crew.Begin(ctx)
-	if !begun {
-		return nil
-	}
-	for range workers {
-		w, err := dial(ctx, p.server.Addr())
+// Start begins deliveries.
+func (p *beanstalkPeer) Start(ctx context.Context) error {
+	run := p.crew.Begin(ctx)
+	for range beanstalkWorkers {
+		w, err := dial(ctx, p.server.Endpoint())
 		if err != nil {
 			return err
 		}
@@ -95,7 +84,7 @@ func (p *peer) Start(ctx context.Context, deliver func(string)) error {
 }
 
 // work reserves, delivers and deletes until ctx ends.
-func (p *peer) work(ctx context.Context, w *wire) error {
+func (p *beanstalkPeer) work(ctx context.Context, w *wire) error {
 	var j job
 	for ctx.Err() == nil {
 		if err := w.ask(j.id); err != nil {
@@ -109,7 +98,7 @@ func (p *peer) work(ctx context.Context, w *wire) error {
 			return err
 		}
 		if j.id != 0 {
-			(*p.deliver.Load())(j.body)
+			p.deliver(j.body)
 			p.delivered.Add(1)
 		}
 	}
@@ -120,7 +109,7 @@ func (p *peer) work(ctx context.Context, w *wire) error {
 }
 
 // wasDeleted reads the reply to the delete of a job, if there was one.
-func (p *peer) wasDeleted(w *wire, id uint64) error {
+func (p *beanstalkPeer) wasDeleted(w *wire, id uint64) error {
 	if id == 0 {
 		return nil
 	}
@@ -132,16 +121,16 @@ func (p *peer) wasDeleted(w *wire, id uint64) error {
 }
 
 // Pause ends the workers when they have deleted what they have.
-func (p *peer) Pause(context.Context) error { return p.crew.End() }
+func (p *beanstalkPeer) Pause(context.Context) error { return p.crew.End() }
 
 // Quiet compares deliveries to deletes that were answered.
-func (p *peer) Quiet(context.Context) (bool, error) {
+func (p *beanstalkPeer) Quiet(context.Context) (bool, error) {
 	return p.deleted.Load() == p.delivered.Load(), p.crew.Failure()
 }
 
 // Settled is the server's count of jobs that are no more.
-func (p *peer) Settled(context.Context) (int, error) {
-	conn, err := beanstalk.Dial("tcp", p.server.Addr())
+func (p *beanstalkPeer) Settled(context.Context) (int, error) {
+	conn, err := beanstalk.Dial("tcp", p.server.Endpoint())
 	if err != nil {
 		return 0, err
 	}
@@ -154,20 +143,20 @@ func (p *peer) Settled(context.Context) (int, error) {
 }
 
 // Facts says what was measured.
-func (p *peer) Facts() contest.Facts {
+func (p *beanstalkPeer) Facts() contest.Facts {
 	durable := "binlog, fsync at every write (-f 0)"
 	if p.sync > 0 {
 		durable = fmt.Sprintf("binlog, fsync at most every %d ms (-f %[1]d, its default): a crash of the machine loses that much", p.sync)
 	}
 	return contest.Facts{
 		Version: p.server.Version(), Durability: durable,
-		Tuning:  fmt.Sprintf("%d connections that work, a delete in the packet of the next reserve; %d that insert, a batch in a packet", workers, inserters),
+		Tuning:  fmt.Sprintf("%d connections that work, a delete in the packet of the next reserve; %d that insert, a batch in a packet", beanstalkWorkers, beanstalkInserters),
 		Settled: "as many answered deletes as deliveries; then the server's count of jobs less those that it still has",
 	}
 }
 
 // Close ends workers, connections and server.
-func (p *peer) Close() error {
+func (p *beanstalkPeer) Close() error {
 	errs := []error{p.Pause(context.Background())}
 	for len(p.conns) > 0 {
 		errs = append(errs, (<-p.conns).close())
