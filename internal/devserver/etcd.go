@@ -61,7 +61,7 @@ func StartEtcd(ctx context.Context, cfg EtcdConfig) (*Etcd, error) {
 	e := &Etcd{cfg: cfg}
 	e.spec = spec{
 		name: "etcd", path: path, dir: cfg.Dir, log: cfg.Log, env: etcdEnv(os.Environ(), cfg.Dir == ""),
-		ports: []int{cfg.ClientPort, cfg.PeerPort}, args: e.serverArgs, serves: etcdServing, failure: etcdFailure,
+		ports: []int{cfg.ClientPort, cfg.PeerPort}, args: e.serverArgs, ready: etcdServing, failure: etcdFailure,
 	}
 	if err := e.start(ctx); err != nil {
 		return nil, err

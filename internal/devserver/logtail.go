@@ -15,13 +15,13 @@ const maxLine = 4096
 // logTail passes a server's log on and keeps what explains a failure.
 type logTail struct {
 	dst     io.Writer
-	serves  string                   // in the line by which the server says that it serves
-	failure func(line string) string // returns the error that a line tells, or ""; nil: each line is one
+	ready   string                   // part of the line by which the server is ready
+	failure func(line string) string // returns the error in a line, or ""; nil: every line is one
 
-	mu      sync.Mutex
-	line    []byte   // the unfinished last line
-	errors  []string // since reset, the first and the last few
-	serving bool     // since reset, there was a line with serves
+	mu     sync.Mutex
+	line   []byte   // the unfinished last line
+	errors []string // since reset, the first and the last few
+	isUp   bool     // since reset, there was a line with ready
 }
 
 // Write passes p on. It never fails: a full disk must not end the server's log pipe and thereby the server.
@@ -46,7 +46,7 @@ func (t *logTail) Write(p []byte) (int, error) {
 func (t *logTail) endLine() {
 	text := string(t.line)
 	t.line = t.line[:0]
-	t.serving = t.serving || strings.Contains(text, t.serves)
+	t.isUp = t.isUp || strings.Contains(text, t.ready)
 	if t.failure != nil {
 		text = t.failure(text)
 	}
@@ -59,17 +59,17 @@ func (t *logTail) endLine() {
 	t.errors = append(t.errors, text)
 }
 
-func (t *logTail) isServing() bool {
+func (t *logTail) isReady() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.serving
+	return t.isUp
 }
 
 // reset forgets an earlier launch.
 func (t *logTail) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.line, t.errors, t.serving = t.line[:0], nil, false
+	t.line, t.errors, t.isUp = t.line[:0], nil, false
 }
 
 // portTaken reports whether the server failed to bind its port.

@@ -50,7 +50,7 @@ func StartMariaDB(ctx context.Context, cfg MariaDBConfig) (*MariaDB, error) {
 	m := &MariaDB{cfg: cfg, program: prog}
 	m.spec = spec{
 		name: prog.String(), path: prog.path, dir: cfg.Dir, log: cfg.Log, env: append(os.Environ(), cfg.Env...),
-		ports: []int{cfg.Port}, args: m.serverArgs, prepare: m.prepare, serves: ": ready for connections", failure: mariadbFailure,
+		ports: []int{cfg.Port}, args: m.serverArgs, prepare: m.prepare, ready: ": ready for connections", failure: mariadbFailure,
 	}
 	if err := m.start(ctx); err != nil {
 		return nil, err

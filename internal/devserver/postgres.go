@@ -35,7 +35,7 @@ func StartPostgreSQL(ctx context.Context, settings ...string) (*PostgreSQL, erro
 	p := &PostgreSQL{settings: append(slices.Clone(testSettings), settings...)}
 	p.spec = spec{
 		name: "PostgreSQL", path: path, ports: []int{0}, args: p.serverArgs, prepare: p.makeData,
-		serves: "database system is ready to accept connections", failure: postgresFailure,
+		ready: "database system is ready to accept connections", failure: postgresFailure,
 		quit: syscall.SIGQUIT, // it ends its sessions first; a kill would leave a segment of shared memory behind
 	}
 	if err := p.start(ctx); err != nil {
@@ -99,7 +99,7 @@ func postgresFailure(line string) string {
 }
 
 // Restart launches a server that was killed, on its port and with what it held. It returns when the server answers. It tries
-// again while sessions of the killed server still use the data. It is not called concurrently with Kill or Stop.
+// again while sessions of the killed server still use the data. Do not call it concurrently with Kill or Stop.
 func (p *PostgreSQL) Restart(ctx context.Context) error {
 	for {
 		err := p.launch(ctx)

@@ -78,8 +78,8 @@ func (p *process) shutDown(s syscall.Signal, name string) error {
 	}
 }
 
-// await returns when the child serves. If the child ends before, its log explains that.
-func (p *process) await(ctx context.Context, log *logTail, serves func(context.Context) bool) error {
+// await returns when the child is ready. If the child ends before, its log explains that.
+func (p *process) await(ctx context.Context, log *logTail, ready func(context.Context) bool) error {
 	again := time.NewTicker(lookEvery)
 	defer again.Stop()
 	for {
@@ -89,7 +89,7 @@ func (p *process) await(ctx context.Context, log *logTail, serves func(context.C
 		case <-p.done:
 			return log.explain(cmp.Or(p.err, errEnded))
 		case <-again.C:
-			if serves(ctx) {
+			if ready(ctx) {
 				return nil
 			}
 		}

@@ -33,7 +33,7 @@ func StartPrometheus(ctx context.Context, cfg PrometheusConfig) (*Prometheus, er
 	if err != nil {
 		return nil, err
 	}
-	kind := spec{name: "Prometheus", path: path, serves: "Server is ready to receive web requests"}
+	kind := spec{name: "Prometheus", path: path, ready: "Server is ready to receive web requests"}
 	return startWatcher(ctx, cfg, kind, "--storage.tsdb.path="+dataName)
 }
 

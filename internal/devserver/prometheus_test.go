@@ -42,7 +42,6 @@ func TestPrometheusAnswersQueriesUntilItIsStopped(t *testing.T) {
 	if err := p.Stop(); err != nil {
 		t.Error(err)
 	}
-	<-p.Done()
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left behind: %v", dir, err)
 	}

@@ -33,13 +33,13 @@ type spec struct {
 	log  io.Writer // takes the log; nil: error.log in the folder
 	env  []string  // nil: that of this process
 
-	ports []int           // the ports it listens on, that of clients first; each 0 is chosen anew for each launch
-	args  func() []string // of the server; called once it has its ports
+	ports []int           // that it listens on, the one for clients first; 0 picks a free one
+	args  func() []string // of the server; called when the ports are chosen
 
 	prepare func(context.Context) error // makes the data before the first launch; nil: there is nothing to make
-	serves  string                      // in the line of the log that says that it serves; "": it serves when its port is open
-	failure func(line string) string    // the error that a line of the log tells, or ""; nil: the last line is the error
-	quit    syscall.Signal              // ends a server whose data nobody will see again; 0: SIGKILL
+	ready   string                      // part of the log line by which it is ready; "": it is ready when its port is open
+	failure func(line string) string    // returns the error in a log line, or ""; nil: every line is one
+	quit    syscall.Signal              // ends a server with a temporary folder; 0: SIGKILL
 
 	versionFlag string // by which the program prints its version; "": --version
 }
@@ -62,7 +62,7 @@ type server struct {
 	stopErr  error
 }
 
-// start starts the server and returns when it serves; if it can't, nothing is left of it. ctx bounds the start, not the
+// start starts the server and returns when it is ready. After an error nothing is left of it. ctx bounds the start, not the
 // server's life.
 func (s *server) start(ctx context.Context) (err error) {
 	for _, port := range s.ports {
@@ -83,7 +83,7 @@ func (s *server) start(ctx context.Context) (err error) {
 }
 
 func (s *server) startInFolder(ctx context.Context) (err error) {
-	s.log = &logTail{dst: s.spec.log, serves: s.serves, failure: s.failure}
+	s.log = &logTail{dst: s.spec.log, ready: s.ready, failure: s.failure}
 	if s.spec.log == nil {
 		s.logFile, err = os.OpenFile(filepath.Join(s.folder.path, "error.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -108,7 +108,7 @@ func (s *server) startInFolder(ctx context.Context) (err error) {
 	}
 }
 
-// launch starts the process and waits until it serves; on an error the process has ended.
+// launch starts the process and waits until it is ready; on an error the process has ended.
 func (s *server) launch(ctx context.Context) error {
 	s.log.reset()
 	proc, err := startProcess(s.command(s.path, s.args()...), s.folder.leave)
@@ -118,7 +118,7 @@ func (s *server) launch(ctx context.Context) error {
 	s.mu.Lock()
 	s.proc = proc
 	s.mu.Unlock()
-	if err := proc.await(ctx, s.log, s.isServing); err != nil {
+	if err := proc.await(ctx, s.log, s.isReady); err != nil {
 		return errors.Join(err, s.abandon())
 	}
 	return nil
@@ -149,9 +149,9 @@ func (s *server) run(ctx context.Context, cmd *exec.Cmd) error {
 	}
 }
 
-func (s *server) isServing(ctx context.Context) bool {
-	if s.serves != "" {
-		return s.log.isServing()
+func (s *server) isReady(ctx context.Context) bool {
+	if s.ready != "" {
+		return s.log.isReady()
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.Endpoint())
 	return err == nil && conn.Close() == nil
@@ -181,20 +181,6 @@ func (s *server) Version() string {
 
 // Pid returns the process id of the server.
 func (s *server) Pid() int { return s.process().pid }
-
-// Done is closed when the process has ended, for whatever reason, and its folder may be started again.
-func (s *server) Done() <-chan struct{} { return s.process().done }
-
-// Err says how the process ended, with the last error of its log; nil while it runs and after a clean shutdown.
-func (s *server) Err() error {
-	proc := s.process()
-	select {
-	case <-proc.done:
-		return s.log.explain(proc.err)
-	default:
-		return nil
-	}
-}
 
 // Kill ends the server with SIGKILL and waits. The data stays: another start with the same folder and ports brings it back,
 // if the folder is the caller's. Stop is still to be called.
