@@ -86,11 +86,9 @@ func (s *site) findServers(ctx context.Context) (err error) {
 		return nil
 	}
 	s.config.Layout.Prefix = ""
-	own := devcluster.SiteOptions{
-		Config: s.config, Name: "bench", Conns: nodeConns, Servers: 1,
-		Server: devserver.MariaDBConfig{Product: devserver.Product(s.opts.Server), Durable: true},
-	}
-	own.Server.Memory, own.Server.RedoLog = devcluster.Memory(s.opts.Layout, s.opts.rows())
+	server := devserver.MariaDBConfig{Product: devserver.Product(s.opts.Server), Durable: true}
+	server.Memory, server.RedoLog = devcluster.Memory(s.opts.Layout, s.opts.rows())
+	own := devcluster.SiteOptions{Config: s.config, Name: "bench", Conns: nodeConns, Servers: []devserver.MariaDBConfig{server}}
 	if s.opts.Ownership != node.ByRows {
 		own.Etcd = &devserver.EtcdConfig{}
 	}

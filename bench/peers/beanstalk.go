@@ -9,6 +9,7 @@ import (
 	"github.com/beanstalkd/go-beanstalk"
 
 	"github.com/tocsinhq/tocsin/bench/peers/contest"
+	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
@@ -35,7 +36,7 @@ type beanstalkPeer struct {
 	sync    int        // milliseconds
 	conns   chan *wire // that insert
 
-	crew      contest.Crew
+	crew      *devcluster.Fleet // that delivers
 	delivered atomic.Int64
 	deleted   atomic.Int64
 }
@@ -72,13 +73,13 @@ func (p *beanstalkPeer) Insert(ctx context.Context, batch []contest.Task) error 
 
 // Start begins deliveries.
 func (p *beanstalkPeer) Start(ctx context.Context) error {
-	run := p.crew.Begin(ctx)
+	p.crew = devcluster.NewFleet(ctx)
 	for range beanstalkWorkers {
 		w, err := dial(ctx, p.server.Endpoint())
 		if err != nil {
 			return err
 		}
-		p.crew.Go(func() error { return errors.Join(p.work(run, w), w.close()) })
+		p.crew.Go("worker", func(ctx context.Context) error { return errors.Join(p.work(ctx, w), w.close()) })
 	}
 	return nil
 }
@@ -121,11 +122,11 @@ func (p *beanstalkPeer) wasDeleted(w *wire, id uint64) error {
 }
 
 // Pause ends the workers when they have deleted what they have.
-func (p *beanstalkPeer) Pause(context.Context) error { return p.crew.End() }
+func (p *beanstalkPeer) Pause(context.Context) error { return p.crew.Stop() }
 
 // Quiet compares deliveries to deletes that were answered.
 func (p *beanstalkPeer) Quiet(context.Context) (bool, error) {
-	return p.deleted.Load() == p.delivered.Load(), p.crew.Failure()
+	return p.deleted.Load() == p.delivered.Load(), p.crew.Err()
 }
 
 // Settled is the server's count of jobs that are no more.
@@ -157,7 +158,7 @@ func (p *beanstalkPeer) Facts() contest.Facts {
 
 // Close ends workers, connections and server.
 func (p *beanstalkPeer) Close() error {
-	errs := []error{p.Pause(context.Background())}
+	errs := []error{p.crew.Stop()}
 	for len(p.conns) > 0 {
 		errs = append(errs, (<-p.conns).close())
 	}

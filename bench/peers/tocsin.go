@@ -56,13 +56,12 @@ type tocsinPeer struct {
 }
 
 func openTocsin(ctx context.Context, setup contest.Setup) (contest.System, error) {
-	own := devcluster.SiteOptions{
+	server := devserver.MariaDBConfig{Durable: true}
+	server.Memory, server.RedoLog = devcluster.Memory(setup.Layout, setup.Tasks)
+	site, err := devcluster.StartSite(ctx, devcluster.SiteOptions{
 		Config: tocsin.Config{Layout: setup.Layout, Cluster: "contest"},
-		Name:   "contest", Conns: tocsinConns, Servers: 1,
-		Server: devserver.MariaDBConfig{Durable: true}, Etcd: &devserver.EtcdConfig{},
-	}
-	own.Server.Memory, own.Server.RedoLog = devcluster.Memory(setup.Layout, setup.Tasks)
-	site, err := devcluster.StartSite(ctx, own)
+		Name:   "contest", Conns: tocsinConns, Servers: []devserver.MariaDBConfig{server}, Etcd: &devserver.EtcdConfig{},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +151,7 @@ func (p *tocsinPeer) Warm(ctx context.Context) error {
 
 // Quiet reports whether the node has stored every outcome that it knows of.
 func (p *tocsinPeer) Quiet(context.Context) (bool, error) {
-	select {
-	case err := <-p.node.Failed():
-		return false, err
-	default:
-		return p.node.Settled(), nil
-	}
+	return p.node.Settled(), p.node.Err()
 }
 
 // Settled counts rows in the tables.
@@ -178,10 +172,7 @@ func (p *tocsinPeer) Facts() contest.Facts {
 
 // Close ends node, clients and servers.
 func (p *tocsinPeer) Close() error {
-	var errs []error
-	if p.node != nil {
-		errs = append(errs, p.node.Stop())
-	}
+	errs := []error{p.node.Stop()}
 	if p.store != nil {
 		errs = append(errs, p.store.Close())
 	}

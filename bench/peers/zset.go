@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/bench/peers/contest"
+	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
@@ -28,7 +29,7 @@ type zsetPeer struct {
 	queue   *queue
 	deliver func(string)
 
-	crew      contest.Crew
+	crew      *devcluster.Fleet // that delivers
 	delivered atomic.Int64
 	acked     atomic.Int64
 }
@@ -52,11 +53,11 @@ func (p *zsetPeer) Insert(ctx context.Context, batch []contest.Task) error {
 
 // Start begins deliveries.
 func (p *zsetPeer) Start(ctx context.Context) error {
-	run := p.crew.Begin(ctx)
+	p.crew = devcluster.NewFleet(ctx)
 	for range takers {
-		p.crew.Go(func() error { return until(run, p.work) })
+		p.crew.Go("taker", func(ctx context.Context) error { return until(ctx, p.work) })
 	}
-	p.crew.Go(func() error { return until(run, p.giveBack) })
+	p.crew.Go("giver", func(ctx context.Context) error { return until(ctx, p.giveBack) })
 	return nil
 }
 
@@ -110,11 +111,11 @@ func (p *zsetPeer) giveBack(ctx context.Context) (time.Duration, error) {
 }
 
 // Pause ends the takers; what they have in hand is acknowledged first.
-func (p *zsetPeer) Pause(context.Context) error { return p.crew.End() }
+func (p *zsetPeer) Pause(context.Context) error { return p.crew.Stop() }
 
 // Quiet compares deliveries to acknowledgements.
 func (p *zsetPeer) Quiet(context.Context) (bool, error) {
-	return p.acked.Load() == p.delivered.Load(), p.crew.Failure()
+	return p.acked.Load() == p.delivered.Load(), p.crew.Err()
 }
 
 // Settled is what was put less what is left.
@@ -135,5 +136,5 @@ func (p *zsetPeer) Facts() contest.Facts {
 
 // Close ends takers, client and server.
 func (p *zsetPeer) Close() error {
-	return errors.Join(p.Pause(context.Background()), p.redis.client.Close(), p.redis.Stop())
+	return errors.Join(p.crew.Stop(), p.redis.client.Close(), p.redis.Stop())
 }

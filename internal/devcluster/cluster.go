@@ -99,10 +99,13 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 	}
 	site := SiteOptions{
 		Config: tocsin.Config{Layout: c.opts.Layout, Cluster: ClusterID},
-		Name:   "dev", Conns: 64, Servers: max(c.opts.Servers, 1),
-		Server: devserver.MariaDBConfig{Product: c.opts.Server, Port: c.opts.MySQLPort},
+		Name:   "dev", Conns: 64, Servers: make([]devserver.MariaDBConfig, max(c.opts.Servers, 1)),
 	}
-	site.Server.Memory, site.Server.RedoLog = Memory(c.opts.Layout, 0)
+	for i := range site.Servers {
+		site.Servers[i].Product = c.opts.Server
+		site.Servers[i].Memory, site.Servers[i].RedoLog = Memory(c.opts.Layout, 0)
+	}
+	site.Servers[0].Port = c.opts.MySQLPort
 	if !c.opts.NoEtcd {
 		site.Etcd = &devserver.EtcdConfig{ClientPort: c.opts.EtcdPort}
 	}
@@ -112,7 +115,7 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 
 func (c *Cluster) makeSchema(ctx context.Context) error {
 	_, err := ddl.Apply(ctx, c.Config, ddl.Options{
-		Cluster: ClusterID, Ownership: c.ownership(), SweepGrace: c.nodeConfig("").SweepGrace,
+		Cluster: ClusterID, Ownership: c.Ownership(), SweepGrace: c.nodeConfig("").SweepGrace,
 		Progress: func(done, total int) { c.opts.Progress("create", done, total) },
 	})
 	if err != nil {
@@ -191,7 +194,7 @@ func (c *Cluster) Registerer() prometheus.Registerer {
 
 func (c *Cluster) nodeConfig(name string) node.Config {
 	cfg := node.Config{
-		Tables: c.Config, Ownership: c.ownership(), Etcd: c.EtcdConfig(),
+		Tables: c.Config, Ownership: c.Ownership(), Etcd: c.EtcdConfig(),
 		Group: Group, Name: name, Version: c.opts.Version, Logger: c.opts.Logger, Getenv: getenv,
 	}
 	if c.opts.Demo {
@@ -211,14 +214,6 @@ func (c *Cluster) handlers(name string) *node.Handlers {
 		handleDemo(&all)
 	}
 	return &all
-}
-
-// ownership says who may start a row.
-func (c *Cluster) ownership() string {
-	if c.opts.NoEtcd {
-		return node.ByRows
-	}
-	return node.ByEtcd
 }
 
 func getenv(name string) string {

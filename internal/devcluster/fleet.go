@@ -9,17 +9,17 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 )
 
-// Fleet runs nodes in this process. Its methods are for one goroutine.
+// Fleet runs nodes in this process, or other work that ends with its context. Its methods are for one goroutine.
 type Fleet struct {
 	Nodes []*node.Node // that were added
 
 	run     context.Context
 	end     context.CancelFunc
 	running sync.WaitGroup
-	failed  chan error // the first error of what runs, until somebody takes it
+	failed  chan error // the first error, until it is received
 }
 
-// NewFleet makes one that outlasts ctx.
+// NewFleet returns a fleet without nodes. Its work outlasts ctx.
 func NewFleet(ctx context.Context) *Fleet {
 	f := &Fleet{failed: make(chan error, 1)}
 	f.run, f.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -32,7 +32,7 @@ func (f *Fleet) Add(name string, n *node.Node) {
 	f.Go("node "+name, n.Run)
 }
 
-// Go runs anything else until Stop.
+// Go runs other work until Stop.
 func (f *Fleet) Go(name string, run func(context.Context) error) {
 	f.running.Go(func() {
 		if err := run(f.run); err != nil {
@@ -44,7 +44,7 @@ func (f *Fleet) Go(name string, run func(context.Context) error) {
 	})
 }
 
-// Balanced reports whether every node has its share of the tables, of which there are so many.
+// Balanced reports whether the nodes share the tables evenly, and own all of them.
 func (f *Fleet) Balanced(tables int) bool {
 	least, sum := tables/len(f.Nodes), 0
 	for _, n := range f.Nodes {
@@ -68,10 +68,20 @@ func (f *Fleet) Settled() bool {
 	return true
 }
 
-// Failed returns the channel of the first error of a node, which Await and Stop return too if it has not been taken.
+// Failed delivers the first error of what runs. Await, Err and Stop receive it from there.
 func (f *Fleet) Failed() <-chan error { return f.failed }
 
-// Await returns when done is true, asked every so often. Its error is ctx's or a node's.
+// Err returns the first error of what runs; nil while there is none.
+func (f *Fleet) Err() error {
+	select {
+	case err := <-f.failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// Await calls done at the interval until done returns true. Its error is that of ctx or of a node.
 func (f *Fleet) Await(ctx context.Context, every time.Duration, done func() bool) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -87,14 +97,12 @@ func (f *Fleet) Await(ctx context.Context, every time.Duration, done func() bool
 	return nil
 }
 
-// Stop ends all and waits for it.
+// Stop ends all work, waits for it, and returns its first error. It may be called again, and for nil.
 func (f *Fleet) Stop() error {
-	f.end()
-	f.running.Wait()
-	select {
-	case err := <-f.failed:
-		return err
-	default:
+	if f == nil {
 		return nil
 	}
+	f.end()
+	f.running.Wait()
+	return f.Err()
 }

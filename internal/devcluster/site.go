@@ -26,12 +26,11 @@ type Site struct {
 
 // SiteOptions say what to start.
 type SiteOptions struct {
-	Config  tocsin.Config           // of the cluster, without its servers
-	Name    string                  // of the server; of several: "name-1", "name-2", ...
-	Conns   int                     // MaxConns of each
-	Servers int                     // at most one for each database
-	Server  devserver.MariaDBConfig // of each; its port is that of the first
-	Etcd    *devserver.EtcdConfig   // nil: none
+	Config  tocsin.Config             // of the cluster, without its servers
+	Name    string                    // of the server; of several: "name-1", "name-2", ...
+	Conns   int                       // MaxConns of each
+	Servers []devserver.MariaDBConfig // at most one for each database; several get folders from the Site
+	Etcd    *devserver.EtcdConfig     // nil: none
 }
 
 // StartSite starts the servers and divides the databases among them. The tables are still to be made.
@@ -44,24 +43,21 @@ func StartSite(ctx context.Context, opts SiteOptions) (*Site, error) {
 }
 
 func (s *Site) start(ctx context.Context) (err error) {
-	if s.opts.Servers > 1 {
+	several := len(s.opts.Servers) > 1
+	if several {
 		// Not the devserver's own prefix: a server that is stopped for a while would lose its folder to another start.
 		if s.dir, err = os.MkdirTemp("", "demo-tocsin-"); err != nil {
 			return err
 		}
 	}
 	for i := range s.opts.Servers {
-		cfg := s.server(i)
-		if i == 0 {
-			cfg.Port = s.opts.Server.Port
-		}
-		started, err := devserver.StartMariaDB(ctx, cfg)
+		started, err := devserver.StartMariaDB(ctx, s.server(i))
 		if err != nil {
 			return err
 		}
 		s.Servers = append(s.Servers, started)
 		server := tocsin.Server{Name: s.opts.Name, DSN: started.DSN(), MaxConns: s.opts.Conns}
-		if s.opts.Servers > 1 {
+		if several {
 			server.Name = fmt.Sprintf("%s-%d", s.opts.Name, i+1)
 		}
 		s.Config.Servers = append(s.Config.Servers, server)
@@ -73,10 +69,8 @@ func (s *Site) start(ctx context.Context) (err error) {
 	return err
 }
 
-// server is the config of a server, on any port.
 func (s *Site) server(i int) devserver.MariaDBConfig {
-	cfg := s.opts.Server
-	cfg.Port = 0
+	cfg := s.opts.Servers[i]
 	if s.dir != "" {
 		cfg.Dir = filepath.Join(s.dir, fmt.Sprintf("server-%d", i+1))
 	}
@@ -96,8 +90,8 @@ func Spread(servers []tocsin.Server, databases int) []tocsin.Server {
 	return dealt
 }
 
-// Memory sizes a private server's buffer pool, in bytes, so that the few pages which even an empty table has, and as many
-// rows, stay in memory, and its log so that no checkpoint stops the writes.
+// Memory returns the sizes, in bytes, of a private server's buffer pool and redo log. The pool holds the pages of all tables
+// and that many rows. The log is so large that no checkpoint stops the writes.
 func Memory(l tocsin.Layout, rows int) (pool, log int) {
 	const (
 		perTable   = 192 << 10 // bytes: a dozen pages
@@ -110,6 +104,14 @@ func Memory(l tocsin.Layout, rows int) (pool, log int) {
 	pool = (pool + unit - 1) / unit * unit
 	log = 64<<20 + l.Total()*perTable/2 + rows*perRowLog
 	return pool, min(log, largestLog)
+}
+
+// Ownership is how nodes own rows: by etcd, if there is one.
+func (s *Site) Ownership() string {
+	if s.Etcd == nil {
+		return node.ByRows
+	}
+	return node.ByEtcd
 }
 
 // EtcdConfig is how nodes reach etcd, if there is one.
