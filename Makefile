@@ -208,7 +208,7 @@ lint-openapi: ## have Redocly's linter look at api/openapi.yaml
 	npx --yes @redocly/cli@2.77.0 lint --extends=recommended api/openapi.yaml
 
 dashboards: ## write deploy/grafana/dashboards, after a change in internal/dashboards
-	go run ./internal/dashboards/gen deploy/grafana/dashboards
+	go test -count=1 -run TestTheDashboardsInDeploy ./internal/dashboards -update
 
 clean: ## remove what build and run made
 	rm -rf bin

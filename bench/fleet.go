@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -22,13 +22,10 @@ const (
 
 // fleet is the nodes of a run, in this process.
 type fleet struct {
-	nodes   []*node.Node
+	*devcluster.Fleet
 	metrics []*prometheus.Registry
 	scraper *scraper // nil: the nodes export no metrics
 	site    *site
-	end     context.CancelFunc
-	running sync.WaitGroup
-	failed  chan error
 }
 
 // handlers returns deliver for the biz type that is measured, and for the other
@@ -42,25 +39,24 @@ func handlers(deliver func(context.Context, *tocsin.Task[string]) error) *node.H
 
 // startNodes returns when every table has its owner.
 func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet, error) {
-	run, end := context.WithCancel(context.WithoutCancel(ctx))
-	f := &fleet{end: end, failed: make(chan error, s.opts.Nodes), site: s}
+	f := &fleet{Fleet: devcluster.NewFleet(ctx), site: s}
 	if !s.opts.NoMetrics {
-		f.scraper = startScraper(run)
+		f.scraper = startScraper(context.WithoutCancel(ctx))
 	}
 	for i := range s.opts.Nodes {
-		if err := f.start(run, s.apart(i+2), fmt.Sprintf("bench-%d", i+1), handlers); err != nil {
+		if err := f.start(s.apart(i+2), fmt.Sprintf("bench-%d", i+1), handlers); err != nil {
 			return nil, errors.Join(err, f.stop())
 		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, ownWithin)
 	defer cancel()
-	if err := f.await(bounded, func() bool { return f.balanced(s.config.Layout.Total()) }); err != nil {
+	if err := f.Await(bounded, lookEvery, func() bool { return f.Balanced(s.config.Layout.Total()) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for the nodes to own the tables: %w", err), f.stop())
 	}
 	return f, nil
 }
 
-func (f *fleet) start(ctx context.Context, tables tocsin.Config, name string, handlers *node.Handlers) error {
+func (f *fleet) start(tables tocsin.Config, name string, handlers *node.Handlers) error {
 	o := f.site.opts
 	own := node.Config{Tables: tables, Ownership: o.Ownership, Etcd: f.site.etcd, Group: group, Name: name, ScanInterval: o.scan, Logger: o.Logger}
 	if f.scraper != nil {
@@ -69,56 +65,10 @@ func (f *fleet) start(ctx context.Context, tables tocsin.Config, name string, ha
 		f.scraper.add(metrics)
 	}
 	n, err := node.New(own, handlers)
-	if err != nil {
-		return err
+	if err == nil {
+		f.Add(name, n)
 	}
-	f.nodes = append(f.nodes, n)
-	f.running.Go(func() {
-		if err := n.Run(ctx); err != nil {
-			f.failed <- fmt.Errorf("node %s: %w", name, err)
-		}
-	})
-	return nil
-}
-
-// balanced reports whether every node has its share of the tables.
-func (f *fleet) balanced(total int) bool {
-	least, sum := total/len(f.nodes), 0
-	for _, n := range f.nodes {
-		report, _ := n.Report()
-		if report.Owned < least || report.Owned > least+1 {
-			return false
-		}
-		sum += report.Owned
-	}
-	return sum == total
-}
-
-// settled reports whether the nodes have stored every outcome they know of.
-func (f *fleet) settled() bool {
-	for _, n := range f.nodes {
-		report, _ := n.Report()
-		if report.Work.Open > 0 || report.Work.Unsettled > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// await waits until done says so, a node fails, or ctx ends.
-func (f *fleet) await(ctx context.Context, done func() bool) error {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-f.failed:
-			return err
-		case <-tick.C:
-		}
-	}
-	return nil
+	return err
 }
 
 // awaitAll waits until seen has reached n and every outcome is stored, and shows
@@ -126,14 +76,14 @@ func (f *fleet) await(ctx context.Context, done func() bool) error {
 func (f *fleet) awaitAll(ctx context.Context, stage string, n int, seen func() int) error {
 	last, moved := 0, time.Now()
 	stalled := false
-	err := f.await(ctx, func() bool {
+	err := f.Await(ctx, lookEvery, func() bool {
 		now := seen()
 		f.site.opts.Progress(stage, now, n)
 		if now != last {
 			last, moved = now, time.Now()
 		}
 		stalled = time.Since(moved) > stallWithin
-		return stalled || now >= n && f.settled()
+		return stalled || now >= n && f.Settled()
 	})
 	if err == nil && stalled {
 		return fmt.Errorf("%s: stalled at %d of %d tasks: none more for %s", stage, last, n, stallWithin)
@@ -163,12 +113,5 @@ func (f *fleet) stop() error {
 		seen := f.scraper.stop()
 		f.site.scraped = &seen
 	}
-	f.end()
-	f.running.Wait()
-	close(f.failed)
-	var errs []error
-	for err := range f.failed {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return f.Stop()
 }

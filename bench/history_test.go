@@ -118,7 +118,7 @@ func (h *histories) once(k *kind, earliest time.Time) {
 	h.text.Store(&text)
 	h.seen.n.Store(0)
 	must(h.tb, h.site.applyTypes(ctx, biztype.Policy{Paused: true, History: k.output != without}))
-	must(h.tb, h.nodes.await(ctx, h.paused)) // otherwise they would deliver a part of the backlog before the drain begins
+	must(h.tb, h.nodes.Await(ctx, lookEvery, h.paused)) // otherwise they would deliver a part of the backlog before the drain begins
 	resume := time.Now().Add(pausedFor)
 	must(h.tb, h.fill(ctx, earliest))
 	must(h.tb, wait.Until(ctx, resume))
@@ -144,7 +144,7 @@ func (h *histories) once(k *kind, earliest time.Time) {
 
 // paused reports whether no node begins a delivery.
 func (h *histories) paused() bool {
-	for _, n := range h.nodes.nodes {
+	for _, n := range h.nodes.Nodes {
 		report, _ := n.Report()
 		for _, lane := range report.Lanes {
 			if lane.State != dispatcher.Paused {

@@ -110,7 +110,7 @@ func (s *site) counters(ctx context.Context) (Usage, error) {
 		ProcessCPU: cpu.Seconds(), ServerCPU: math.NaN(),
 	}
 	if s.own != nil {
-		u.ServerCPU = cpuOf(s.own.Pid())
+		u.ServerCPU = cpuOf(s.own.Servers[0].Pid())
 	}
 	return u, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -61,7 +62,7 @@ func openShop(tb testing.TB, s *site) *shop {
 	var err error
 	if s.own != nil {
 		cfg := devserver.MariaDBConfig{Durable: true}
-		cfg.Memory, cfg.RedoLog = Memory(s.opts.Layout, s.opts.rows())
+		cfg.Memory, cfg.RedoLog = devcluster.Memory(s.opts.Layout, s.opts.rows())
 		o.server, err = devserver.StartMariaDB(tb.Context(), cfg)
 		must(tb, err)
 		tb.Cleanup(func() { must(tb, o.server.Stop()) })
@@ -152,7 +153,7 @@ func (o *shop) relay(ctx context.Context, n int) (used Usage, shopCPU float64) {
 		r := o.startRelay(ctx)
 		err := r.awaitAll(ctx, "relay", n, func() int { return r.counted("tocsin_relay_moved_total") })
 		if err == nil {
-			err = r.await(ctx, func() bool { return o.empty(ctx) })
+			err = r.Await(ctx, lookEvery, func() bool { return o.empty(ctx) })
 		}
 		return errors.Join(err, r.stop())
 	})
@@ -189,13 +190,8 @@ func (o *shop) startRelay(ctx context.Context) *fleet {
 		Tables: o.config, Outboxes: []outbox.Config{o.from}, Logger: o.opts.Logger, Registerer: registry,
 	})
 	must(o.tb, err)
-	run, end := context.WithCancel(ctx)
-	f := &fleet{site: o.site, metrics: []*prometheus.Registry{registry}, end: end, failed: make(chan error, 1)}
-	f.running.Go(func() {
-		if err := engine.Run(run); err != nil {
-			f.failed <- err
-		}
-	})
+	f := &fleet{Fleet: devcluster.NewFleet(ctx), site: o.site, metrics: []*prometheus.Registry{registry}}
+	f.Go("relay", engine.Run)
 	return f
 }
 

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -40,7 +41,7 @@ func TestRowsAreWhereTheirIDsSay(t *testing.T) {
 func TestPacketsHoldEveryRowOnceAndNotTooMany(t *testing.T) {
 	t.Parallel()
 	l := tocsin.Layout{Databases: 4, Tables: 8}
-	servers := spread([]tocsin.Server{{Name: "a", DSN: "root@tcp(127.0.0.1:1)/"}, {Name: "b", DSN: "root@tcp(127.0.0.1:2)/"}}, l.Databases)
+	servers := devcluster.Spread([]tocsin.Server{{Name: "a", DSN: "root@tcp(127.0.0.1:1)/"}, {Name: "b", DSN: "root@tcp(127.0.0.1:2)/"}}, l.Databases)
 	db, err := store.Open(tocsin.Config{Layout: l, Servers: servers}) // connects to nobody
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
@@ -72,7 +73,7 @@ func TestPacketsHoldEveryRowOnceAndNotTooMany(t *testing.T) {
 
 func TestDatabasesAreDealtToTheServersInTurn(t *testing.T) {
 	t.Parallel()
-	got := spread([]tocsin.Server{{Name: "a", Databases: []int{7}}, {Name: "b"}, {Name: "c"}}, 2)
+	got := devcluster.Spread([]tocsin.Server{{Name: "a", Databases: []int{7}}, {Name: "b"}, {Name: "c"}}, 2)
 	if len(got) != 2 || len(got[0].Databases) != 1 || got[0].Databases[0] != 0 || got[1].Databases[0] != 1 {
 		t.Errorf("%+v", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/seam"
@@ -43,8 +44,7 @@ type site struct {
 	opts   Options
 	config tocsin.Config
 	etcd   node.EtcdConfig
-	own    *devserver.MariaDB // nil: the servers were given
-	keeper *devserver.Etcd    // nil: so was etcd
+	own    *devcluster.Site // nil: the servers were given
 	client *tocsin.Client
 	store  *store.Store
 	pools  []*mysql.Server // of the raw bound, by server
@@ -79,57 +79,24 @@ func (s *site) findServers(ctx context.Context) (err error) {
 	s.config = tocsin.Config{Layout: s.opts.Layout, Cluster: "bench-" + strconv.FormatUint(rand.Uint64(), 36)}
 	if s.opts.Servers != nil {
 		s.config.Layout.Prefix = "bench_" + strconv.FormatUint(rand.Uint64(), 36)
-		s.config.Servers, s.etcd = spread(s.opts.Servers, s.opts.Layout.Databases), s.opts.Etcd
+		s.config.Servers, s.etcd = devcluster.Spread(s.opts.Servers, s.opts.Layout.Databases), s.opts.Etcd
+		for i := range s.config.Servers {
+			s.config.Servers[i].MaxConns = nodeConns
+		}
 		return nil
 	}
 	s.config.Layout.Prefix = ""
-	own := devserver.MariaDBConfig{Product: devserver.Product(s.opts.Server), Durable: true}
-	own.Memory, own.RedoLog = Memory(s.opts.Layout, s.opts.rows())
-	if s.own, err = devserver.StartMariaDB(ctx, own); err != nil {
+	server := devserver.MariaDBConfig{Product: devserver.Product(s.opts.Server), Durable: true}
+	server.Memory, server.RedoLog = devcluster.Memory(s.opts.Layout, s.opts.rows())
+	own := devcluster.SiteOptions{Config: s.config, Name: "bench", Conns: nodeConns, Servers: []devserver.MariaDBConfig{server}}
+	if s.opts.Ownership != node.ByRows {
+		own.Etcd = &devserver.EtcdConfig{}
+	}
+	if s.own, err = devcluster.StartSite(ctx, own); err != nil {
 		return err
 	}
-	s.config.Servers = []tocsin.Server{{Name: "bench", DSN: s.own.DSN(), MaxConns: nodeConns}}
-	if s.opts.Ownership == node.ByRows {
-		return nil
-	}
-	if s.keeper, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
-		return err
-	}
-	s.etcd = node.EtcdConfig{Endpoints: []string{s.keeper.Endpoint()}}
+	s.config, s.etcd = s.own.Config, s.own.EtcdConfig()
 	return nil
-}
-
-// spread deals the databases to the servers in turn. Servers beyond the number
-// of databases are left out.
-func spread(servers []tocsin.Server, databases int) []tocsin.Server {
-	dealt := make([]tocsin.Server, min(len(servers), databases))
-	copy(dealt, servers)
-	for i := range dealt {
-		dealt[i].Databases = nil
-		dealt[i].MaxConns = nodeConns
-	}
-	for db := range databases {
-		at := &dealt[db%len(dealt)]
-		at.Databases = append(at.Databases, db)
-	}
-	return dealt
-}
-
-// Memory sizes a private server's buffer pool, in bytes, so that all rows of a run
-// stay in memory, and its log so that no checkpoint stops the writes: both sides
-// of a ratio have the same, and neither measures the disk's reading.
-func Memory(l tocsin.Layout, rows int) (pool, log int) {
-	const (
-		perTable   = 192 << 10 // bytes: the pages that even an empty table has
-		perRow     = 700       // bytes, with its indexes
-		perRowLog  = 1000
-		largestLog = 4 << 30
-		unit       = 128 << 20 // MySQL rounds up to it, and would have more memory than MariaDB
-	)
-	pool = 128<<20 + l.Total()*perTable + rows*perRow
-	pool = (pool + unit - 1) / unit * unit
-	log = 64<<20 + l.Total()*perTable/2 + rows*perRowLog
-	return pool, min(log, largestLog)
 }
 
 func (s *site) makeTables(ctx context.Context) error {
@@ -203,9 +170,6 @@ func (s *site) close() error {
 	if s.client != nil {
 		errs = append(errs, s.client.Close())
 	}
-	if s.keeper != nil {
-		errs = append(errs, s.keeper.Stop())
-	}
 	if s.own != nil {
 		errs = append(errs, s.own.Stop())
 	}
@@ -235,15 +199,7 @@ func (s *site) dropDatabases() error {
 }
 
 // done counts the rows that are settled as done, by the tables.
-func (s *site) done(ctx context.Context) (n int, err error) {
-	for server := range s.store.Servers() {
-		counts, err := s.store.Counts(ctx, server, s.store.TablesOf(server))
-		if err != nil {
-			return 0, err
-		}
-		for _, c := range counts {
-			n += c.Done
-		}
-	}
-	return n, nil
+func (s *site) done(ctx context.Context) (int, error) {
+	n, err := devcluster.Count(ctx, s.store)
+	return n.Done, err
 }

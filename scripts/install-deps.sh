@@ -87,7 +87,7 @@ has_jdbc() { [ -e /usr/share/java/mariadb-java-client.jar ]; }
 
 has_gson() { [ -e /usr/share/java/gson.jar ]; }
 
-# In PATH, or among Debian's PostgreSQL versions: the same places as bench/peers/daemon.
+# In PATH, or among Debian's PostgreSQL versions: the same places as internal/devserver.
 has_peer() { command -v "$1" >/dev/null || [ -n "$(find /usr/lib/postgresql/*/bin /usr/sbin /usr/local/sbin /usr/local/bin -name "$1" 2>/dev/null | head -n 1)" ]; }
 
 # What is missing for $1, as names of Debian packages.

@@ -1,7 +1,6 @@
 package tocsintest
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,15 +10,10 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
-// server is what all tests of this process share.
-var server = devserver.Shared[*devserver.MariaDB]{Start: func(ctx context.Context) (*devserver.MariaDB, error) {
-	return devserver.StartMariaDB(ctx, devserver.MariaDBConfig{})
-}}
-
-// serverDSN returns the DSN of the server.
+// serverDSN returns the DSN of the server that all tests of this process share.
 func serverDSN(tb testing.TB) string {
 	tb.Helper()
-	m, leave, err := server.Use()
+	m, leave, err := devserver.SharedMariaDB.Use()
 	tb.Cleanup(leave)
 	if err != nil {
 		tb.Fatalf("tocsintest: %v", err)

@@ -1,6 +1,7 @@
 // Command peers runs the same work on Tocsin and on what a user would pick
-// instead, in rounds, and prints one table: see package contest. It starts and
-// removes all servers itself.
+// instead, in rounds, and prints one table: see package contest. Each system has
+// a file of its own, and says there how it is tuned. All servers are started and
+// removed by the command.
 //
 //	peers --rounds 3                       every system, three times, in turn
 //	peers --only tocsin,river --json       two of them, for other programs
@@ -25,16 +26,17 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tocsinhq/tocsin/bench/peers/asynqpeer"
-	"github.com/tocsinhq/tocsin/bench/peers/beanstalkpeer"
 	"github.com/tocsinhq/tocsin/bench/peers/contest"
-	"github.com/tocsinhq/tocsin/bench/peers/riverpeer"
-	"github.com/tocsinhq/tocsin/bench/peers/tocsinpeer"
-	"github.com/tocsinhq/tocsin/bench/peers/zsetpeer"
 )
 
 // entries are all that can be measured.
-var entries = []contest.Entry{tocsinpeer.Entry(), riverpeer.Entry(), asynqpeer.Entry(), beanstalkpeer.Entry(), zsetpeer.Entry()}
+var entries = []contest.Entry{
+	{Name: contest.Reference, Open: openTocsin},
+	{Name: "river", Open: openRiver},
+	{Name: "asynq", Open: openAsynq, Inserters: asynqInserters, Batch: 100},
+	{Name: "beanstalkd", Open: openBeanstalkd, Inserters: beanstalkInserters},
+	{Name: "redis-zset", Open: openZset},
+}
 
 // errUsage marks what the caller must change in the command line.
 var errUsage = errors.New("wrong call")

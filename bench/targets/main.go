@@ -33,7 +33,7 @@ const (
 type options struct {
 	program string
 	rounds  int
-	only    []string // names of rows; empty: all
+	rows    []row
 }
 
 func main() {
@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 		return exitUsage
 	}
 	failed := 0
-	results := measure(ctx, o, rows, func(r row, round int, err error) {
+	results := measure(ctx, o, func(r row, round int, err error) {
 		said := "done"
 		if err != nil {
 			failed++
@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 		}
 		fmt.Fprintf(progress, "round %d: %s: %s\n", round, r.command, said)
 	}, call)
-	fmt.Fprint(out, table(results))
+	fmt.Fprint(out, results.table(o.rows))
 	if failed > 0 || ctx.Err() != nil {
 		return exitFailed
 	}
@@ -89,13 +89,15 @@ func parse(args []string, usage io.Writer) (options, error) {
 	case o.rounds < 1 || o.rounds > 100:
 		return o, fmt.Errorf("%d rounds: want 1 to 100", o.rounds)
 	}
-	if only != "" {
-		o.only = strings.Split(only, ",")
+	if only == "" {
+		only = names()
 	}
-	for _, name := range o.only {
-		if !known(name) {
+	for name := range strings.SplitSeq(only, ",") {
+		i := rowNamed(strings.TrimSpace(name))
+		if i < 0 {
 			return o, fmt.Errorf("no row %q: there are %s", name, names())
 		}
+		o.rows = append(o.rows, rows[i])
 	}
 	return o, nil
 }

@@ -10,40 +10,32 @@ import (
 	"strings"
 )
 
-// result is what the rounds of one row gave.
-type result struct {
-	row
-	figures map[string][]float64 // by the key of a check, in the order of the rounds
-}
+// figures are what the runs printed, by "row key" and in the order of the rounds.
+type figures map[string][]float64
 
 // caller runs one command and returns what it prints.
 type caller func(ctx context.Context, program, command string) ([]byte, error)
 
-// measure runs the rows, round after round, and tells after each.
-func measure(ctx context.Context, o options, rows []row, tell func(row, int, error), call caller) []result {
-	var results []result
-	for _, r := range rows {
-		if len(o.only) == 0 || slices.Contains(o.only, r.name) {
-			results = append(results, result{r, make(map[string][]float64)})
-		}
-	}
+// measure runs the rows, round after round, and calls tell after each run.
+func measure(ctx context.Context, o options, tell func(row, int, error), call caller) figures {
+	all := figures{}
 	for round := 1; round <= o.rounds; round++ {
-		for _, r := range results {
+		for _, r := range o.rows {
 			if ctx.Err() != nil || r.once && round > 1 {
 				continue
 			}
 			out, err := call(ctx, o.program, r.command)
 			if err == nil {
-				err = r.take(out)
+				err = all.take(r, out)
 			}
-			tell(r.row, round, err)
+			tell(r, round, err)
 		}
 	}
-	return results
+	return all
 }
 
-// take notes the figures of one run.
-func (r result) take(out []byte) error {
+// take adds the figures of one run.
+func (all figures) take(r row, out []byte) error {
 	said, err := figuresOf(out)
 	if err != nil {
 		return err
@@ -53,7 +45,7 @@ func (r result) take(out []byte) error {
 		if !ok {
 			return fmt.Errorf("it printed no %s", c.key)
 		}
-		r.figures[c.key] = append(r.figures[c.key], x)
+		all[r.name+" "+c.key] = append(all[r.name+" "+c.key], x)
 	}
 	return nil
 }

@@ -66,8 +66,9 @@ var rows = []row{
 	{name: "peek", command: goBench + "BenchmarkPeek/overdue=30s$", checks: []check{atMost("p99-of-clean", 2)}},
 }
 
-func known(name string) bool {
-	return slices.ContainsFunc(rows, func(r row) bool { return r.name == name })
+// rowNamed returns the index of a row, -1 if there is none of the name.
+func rowNamed(name string) int {
+	return slices.IndexFunc(rows, func(r row) bool { return r.name == name })
 }
 
 // names are those of all rows.

@@ -9,55 +9,41 @@ import (
 	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
-// table is the results for people: a line for each figure.
-func table(results []result) string {
+// table returns the figures for people, a line for each.
+func (all figures) table(rows []row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "row\tfigure\ttarget\tmedian\trounds\t")
-	for _, r := range results {
+	for _, r := range rows {
 		for _, c := range r.checks {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", r.name, c.key, c.line(r, results))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.name, c.key, c.target(), all.verdict(c, all[r.name+" "+c.key]))
 		}
 	}
 	_ = w.Flush() // into memory
 	return b.String()
 }
 
-// line is target, median, rounds and verdict of one figure.
-func (c check) line(r result, all []result) string {
-	got := r.figures[c.key]
+// verdict is median, rounds and verdict of one figure. Another row may decide the limit.
+func (all figures) verdict(c check, got []float64) string {
 	if len(got) == 0 {
-		return c.target() + "\t-\t-\tnot measured"
+		return "-\t-\tnot measured"
 	}
-	limit, ok := c.against(all)
-	verdict := "met"
+	median, limit, verdict := quantile.Median(got), c.limit, "met"
+	others := all[c.of+" "+c.key]
+	if len(others) > 0 {
+		limit *= quantile.Median(others)
+	}
 	switch {
-	case !ok:
+	case c.of != "" && len(others) == 0:
 		verdict = "nothing to compare with"
-	case c.least && quantile.Median(got) < limit, !c.least && quantile.Median(got) > limit:
+	case c.least && median < limit, !c.least && median > limit:
 		verdict = "missed"
 	}
 	texts := make([]string, len(got))
 	for i, x := range got {
 		texts[i] = text(x)
 	}
-	return c.target() + "\t" + text(quantile.Median(got)) + "\t" + strings.Join(texts, " ") + "\t" + verdict
-}
-
-// against is the limit in numbers, which another row may decide.
-func (c check) against(all []result) (limit float64, ok bool) {
-	if c.of == "" {
-		return c.limit, true
-	}
-	for _, r := range all {
-		if r.name != c.of {
-			continue
-		}
-		if got := r.figures[c.key]; len(got) > 0 {
-			return c.limit * quantile.Median(got), true
-		}
-	}
-	return 0, false
+	return text(median) + "\t" + strings.Join(texts, " ") + "\t" + verdict
 }
 
 func (c check) target() string {

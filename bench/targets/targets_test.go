@@ -24,7 +24,7 @@ func (s *script) call(_ context.Context, _, command string) ([]byte, error) {
 	return []byte(all[0]), nil
 }
 
-func played(t *testing.T, says map[string][]string) (*script, []result) {
+func played(t *testing.T, says map[string][]string) (*script, string) {
 	t.Helper()
 	s := &script{says: says}
 	rows := []row{
@@ -32,11 +32,11 @@ func played(t *testing.T, says map[string][]string) (*script, []result) {
 		{name: "b", command: "b", once: true, checks: []check{atMost("burst.p99_ms", 100)}},
 		{name: "c", command: "c", checks: []check{atLeast("ratio", 0.9).times("a")}},
 	}
-	return s, measure(t.Context(), options{rounds: 3}, rows, func(row, int, error) {}, s.call)
+	return s, measure(t.Context(), options{rounds: 3, rows: rows}, func(row, int, error) {}, s.call).table(rows)
 }
 
 func TestRoundsAreInterleavedAndTheirMedianJudged(t *testing.T) {
-	s, results := played(t, map[string][]string{
+	s, table := played(t, map[string][]string{
 		"a": {`{"ratio": 0.9}`, `{"ratio": 0.1}`, `{"ratio": 0.8}`},
 		"b": {`{"burst": {"p99_ms": 120}}`},
 		"c": {`{"ratio": 0.71}`, "", "goos: linux\nBenchmarkC-2  1  5.0 p99-ms  0.71 ratio\nPASS"},
@@ -50,7 +50,7 @@ func TestRoundsAreInterleavedAndTheirMedianJudged(t *testing.T) {
 		"b burst.p99_ms <= 100 120 120 missed",
 		"c ratio >= 0.9 of a 0.71 0.71 0.71 missed",
 	}
-	for i, line := range strings.Split(strings.TrimSpace(table(results)), "\n") {
+	for i, line := range strings.Split(strings.TrimSpace(table), "\n") {
 		if got := strings.Join(strings.Fields(line), " "); got != want[i] {
 			t.Errorf("line %d is %q, want %q", i, got, want[i])
 		}
@@ -58,12 +58,11 @@ func TestRoundsAreInterleavedAndTheirMedianJudged(t *testing.T) {
 }
 
 func TestWhatWasNotMeasuredIsNotMet(t *testing.T) {
-	_, results := played(t, map[string][]string{
+	_, text := played(t, map[string][]string{
 		"a": {"", "no JSON", `{"other": 1}`},
 		"b": {`{"burst": null}`},
 		"c": {`{"ratio": 1}`, `{"ratio": 1}`, `{"ratio": 1}`},
 	})
-	text := table(results)
 	if strings.Contains(text, " met") || strings.Count(text, "not measured") != 2 || !strings.Contains(text, "nothing to compare with") {
 		t.Errorf("says\n%s", text)
 	}
@@ -100,7 +99,7 @@ func TestAProgramThatIsNotThereIsSaid(t *testing.T) {
 func TestRowsComparedWithAreThere(t *testing.T) {
 	for _, r := range rows {
 		for _, c := range r.checks {
-			if c.of != "" && !known(c.of) {
+			if c.of != "" && rowNamed(c.of) < 0 {
 				t.Errorf("%s is compared with %q, which is none", r.name, c.of)
 			}
 		}

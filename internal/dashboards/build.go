@@ -25,8 +25,8 @@ const docsURL = "https://github.com/tocsinhq/tocsin/blob/main/docs/"
 // tag marks the dashboards, which link to one another by it.
 const tag = "tocsin"
 
-// Generate returns Grafana's JSON of each dashboard, by the name of its file.
-func Generate() (map[string][]byte, error) {
+// generate returns Grafana's JSON of each dashboard, by the name of its file.
+func generate() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, b := range boards() {
 		made, err := b.build().Build()

@@ -5,6 +5,7 @@ package dashboards
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,6 +24,8 @@ import (
 // deployed is the folder of the dashboards.
 const deployed = "../../deploy/grafana/dashboards"
 
+var update = flag.Bool("update", false, "write the dashboards into deploy before they are compared")
+
 func read(t *testing.T) []Dashboard {
 	t.Helper()
 	all, err := Read(deployed)
@@ -34,9 +37,12 @@ func read(t *testing.T) []Dashboard {
 
 func TestTheDashboardsInDeployAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
-	made, err := Generate()
+	made, err := generate()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if *update {
+		write(t, made)
 	}
 	for name, want := range made {
 		got, err := os.ReadFile(filepath.Join(deployed, name))
@@ -47,6 +53,22 @@ func TestTheDashboardsInDeployAreThoseOfTheCode(t *testing.T) {
 	for _, d := range read(t) {
 		if made[d.File] == nil {
 			t.Errorf("nothing makes %s", d.File)
+		}
+	}
+}
+
+// write makes the folder hold these dashboards alone.
+func write(t *testing.T, made map[string][]byte) {
+	t.Helper()
+	old, _ := filepath.Glob(filepath.Join(deployed, "*.json")) // the pattern is valid
+	for _, path := range old {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range made {
+		if err := os.WriteFile(filepath.Join(deployed, name), text, 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -67,7 +89,7 @@ func strictly(text []byte) string {
 }
 
 func TestGrafanasStrictTypesTakeTheDashboards(t *testing.T) {
-	made, err := Generate()
+	made, err := generate()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,23 +54,16 @@ type Cluster struct {
 	Recorder *Recorder
 	Client   *tocsin.Client
 
+	*Site
 	opts     Options
-	config   tocsin.Config
-	servers  []*devserver.MariaDB
-	dir      string // of the servers, if there are several; "": each has one of its own
-	etcd     *devserver.Etcd
 	receiver *receiver
 	page     *page
 	statuses []web                 // of the nodes
 	watcher  *devserver.Prometheus // nil unless Watch has started it
-	nodes    []*node.Node
-	names    []string
+	nodes    *Fleet
+	names    []string // of the nodes
 	phases   Phases
 	started  time.Time
-
-	endNodes context.CancelFunc
-	running  sync.WaitGroup
-	failed   chan error // first error of a node's Run
 }
 
 // Start brings everything up and returns when every table has an owner, or a node that looks at it first.
@@ -79,7 +71,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if opts.Progress == nil {
 		opts.Progress = func(string, int, int) {}
 	}
-	c := &Cluster{opts: opts, Recorder: newRecorder(opts.OnDelivery), started: time.Now(), failed: make(chan error, opts.Nodes)}
+	c := &Cluster{opts: opts, Recorder: newRecorder(opts.OnDelivery), started: time.Now(), nodes: NewFleet(ctx)}
 	steps := []struct {
 		took *float64
 		do   func(context.Context) error
@@ -105,25 +97,34 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 	if c.page, err = startPage(); err != nil {
 		return err
 	}
-	if err := c.startDatabases(ctx); err != nil || c.opts.NoEtcd {
-		return err
+	site := SiteOptions{
+		Config: tocsin.Config{Layout: c.opts.Layout, Cluster: ClusterID},
+		Name:   "dev", Conns: 64, Servers: make([]devserver.MariaDBConfig, max(c.opts.Servers, 1)),
 	}
-	c.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{ClientPort: c.opts.EtcdPort})
+	for i := range site.Servers {
+		site.Servers[i].Product = c.opts.Server
+		site.Servers[i].Memory, site.Servers[i].RedoLog = Memory(c.opts.Layout, 0)
+	}
+	site.Servers[0].Port = c.opts.MySQLPort
+	if !c.opts.NoEtcd {
+		site.Etcd = &devserver.EtcdConfig{ClientPort: c.opts.EtcdPort}
+	}
+	c.Site, err = StartSite(ctx, site)
 	return err
 }
 
 func (c *Cluster) makeSchema(ctx context.Context) error {
-	_, err := ddl.Apply(ctx, c.config, ddl.Options{
-		Cluster: ClusterID, Ownership: c.ownership(), SweepGrace: c.nodeConfig("").SweepGrace,
+	_, err := ddl.Apply(ctx, c.Config, ddl.Options{
+		Cluster: ClusterID, Ownership: c.Ownership(), SweepGrace: c.nodeConfig("").SweepGrace,
 		Progress: func(done, total int) { c.opts.Progress("create", done, total) },
 	})
 	if err != nil {
 		return err
 	}
-	if _, err = biztype.Apply(ctx, c.config, c.policies()); err != nil {
+	if _, err = biztype.Apply(ctx, c.Config, c.policies()); err != nil {
 		return err
 	}
-	observed := c.config
+	observed := c.Config
 	if observed.Observe, err = tocsinprom.Observe(c.page.registry(pageServices)); err != nil {
 		return err
 	}
@@ -158,38 +159,29 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	if c.opts.Policies != nil {
 		return nil
 	}
-	run, end := context.WithCancel(context.WithoutCancel(ctx))
-	c.endNodes = end
 	for i := range c.opts.Nodes {
-		n, name, err := c.newNode(i)
-		if err != nil {
+		if err := c.addNode(fmt.Sprintf("node-%d", i+1)); err != nil {
 			return err
 		}
-		c.nodes, c.names = append(c.nodes, n), append(c.names, name)
-		c.running.Go(func() {
-			if err := n.Run(run); err != nil {
-				c.failed <- fmt.Errorf("node %s: %w", name, err)
-			}
-		})
 	}
-	return c.await(ctx, c.balanced)
+	return c.await(ctx, func() bool { return c.nodes.Balanced(c.Config.Layout.Total()) })
 }
 
-// newNode makes one whose handlers note which node they ran on, with a status page at an address of its own.
-func (c *Cluster) newNode(i int) (*node.Node, string, error) {
-	name := fmt.Sprintf("node-%d", i+1)
+// addNode runs a node whose handlers note which node they ran on, with a status page at an address of its own.
+func (c *Cluster) addNode(name string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, "", fmt.Errorf("status page: %w", err)
+		return fmt.Errorf("status page: %w", err)
 	}
 	cfg := c.nodeConfig(name)
 	cfg.Registerer, cfg.Listen = c.page.process(name), l.Addr().String()
 	n, err := node.New(cfg, c.handlers(name))
 	if err != nil {
-		return nil, "", errors.Join(err, l.Close())
+		return errors.Join(err, l.Close())
 	}
-	c.statuses = append(c.statuses, startWeb(l, c.page.status(name, n)))
-	return n, name, nil
+	c.statuses, c.names = append(c.statuses, startWeb(l, c.page.status(name, n))), append(c.names, name)
+	c.nodes.Add(name, n)
+	return nil
 }
 
 // Registerer is that of the first node, for what its process exports beside it, as tocsin serve does; nil without nodes.
@@ -202,7 +194,7 @@ func (c *Cluster) Registerer() prometheus.Registerer {
 
 func (c *Cluster) nodeConfig(name string) node.Config {
 	cfg := node.Config{
-		Tables: c.config, Ownership: c.ownership(), Etcd: node.EtcdConfig{Endpoints: c.endpoints()},
+		Tables: c.Config, Ownership: c.Ownership(), Etcd: c.EtcdConfig(),
 		Group: Group, Name: name, Version: c.opts.Version, Logger: c.opts.Logger, Getenv: getenv,
 	}
 	if c.opts.Demo {
@@ -224,22 +216,6 @@ func (c *Cluster) handlers(name string) *node.Handlers {
 	return &all
 }
 
-// ownership says who may start a row.
-func (c *Cluster) ownership() string {
-	if c.opts.NoEtcd {
-		return node.ByRows
-	}
-	return node.ByEtcd
-}
-
-// endpoints returns where etcd is; nothing if there is none.
-func (c *Cluster) endpoints() []string {
-	if c.etcd == nil {
-		return nil
-	}
-	return []string{c.etcd.Endpoint()}
-}
-
 func getenv(name string) string {
 	if name == secretName {
 		return secretValue
@@ -247,34 +223,9 @@ func getenv(name string) string {
 	return ""
 }
 
-// balanced reports whether every node has its share of the tables.
-func (c *Cluster) balanced() bool {
-	total := c.config.Layout.Total()
-	least, sum := total/len(c.nodes), 0
-	for _, n := range c.nodes {
-		report, _ := n.Report()
-		if report.Owned < least || report.Owned > least+1 {
-			return false
-		}
-		sum += report.Owned
-	}
-	return sum == total
-}
-
-// await waits until done says so, a node fails, or ctx ends.
+// await waits until done is true, a node fails, or ctx ends.
 func (c *Cluster) await(ctx context.Context, done func() bool) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-c.failed:
-			return err
-		case <-tick.C:
-		}
-	}
-	return nil
+	return c.nodes.Await(ctx, 20*time.Millisecond, done)
 }
 
 // AwaitSeen waits until handler and receiver have seen n tasks; after each look
@@ -292,18 +243,15 @@ func (c *Cluster) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case err := <-c.failed:
+	case err := <-c.nodes.Failed():
 		return err
 	}
 }
 
 // Stop ends everything, the nodes first, and waits for it.
 func (c *Cluster) Stop() error {
+	_ = c.nodes.Stop() // Wait has returned the error of a node that ended too early
 	var errs []error
-	if c.endNodes != nil {
-		c.endNodes()
-		c.running.Wait()
-	}
 	if c.watcher != nil {
 		errs = append(errs, c.watcher.Stop())
 	}
@@ -319,8 +267,8 @@ func (c *Cluster) Stop() error {
 	if c.page != nil {
 		errs = append(errs, c.page.stop())
 	}
-	if c.etcd != nil {
-		errs = append(errs, c.etcd.Stop())
+	if c.Site != nil {
+		errs = append(errs, c.Site.Stop())
 	}
-	return errors.Join(append(errs, c.stopDatabases())...)
+	return errors.Join(errs...)
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// configText is the config file of a cluster, for a second terminal.
-const configText = `# Written by tocsin dev; it goes when tocsin dev ends.
+// configText is the config file of a cluster, for other processes.
+const configText = `# Of a private cluster: the file goes when the cluster ends.
 cluster: %s
 layout:
   databases: %d
@@ -27,14 +27,14 @@ const etcdText = `etcd:
   endpoints: [%s]
 `
 
-// WriteConfig writes a config file with which other commands reach the cluster.
-func (c *Cluster) WriteConfig(path string) error {
-	text := fmt.Sprintf(configText, ClusterID, c.opts.Layout.Databases, c.opts.Layout.Tables, c.ownership())
-	for _, server := range c.config.Servers {
+// WriteConfig writes a config file with which other processes reach the cluster.
+func (s *Site) WriteConfig(path string) error {
+	text := fmt.Sprintf(configText, s.Config.Cluster, s.Config.Layout.Databases, s.Config.Layout.Tables, s.Ownership())
+	for _, server := range s.Config.Servers {
 		text += fmt.Sprintf(serverText, server.Name, server.DSN, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(server.Databases), "[]")), ", "))
 	}
-	if c.etcd != nil {
-		text += fmt.Sprintf(etcdText, c.etcd.Endpoint())
+	if s.Etcd != nil {
+		text += fmt.Sprintf(etcdText, s.Etcd.Endpoint())
 	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write config: %w", err)
@@ -43,7 +43,7 @@ func (c *Cluster) WriteConfig(path string) error {
 }
 
 // MySQLPort is where the first server listens on 127.0.0.1, for a SQL client.
-func (c *Cluster) MySQLPort() int { return c.servers[0].Port() }
+func (c *Cluster) MySQLPort() int { return c.Servers[0].Port() }
 
 // Secret is the environment variable by which another process signs the sample
 // callbacks: a sweep from a second terminal, say.

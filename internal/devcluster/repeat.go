@@ -22,7 +22,7 @@ var repeated = schedule.Definition{
 
 // AddSchedule adds the sample schedule, unless it is there.
 func (c *Cluster) AddSchedule(ctx context.Context) error {
-	schedules, err := schedule.Open(ctx, c.config)
+	schedules, err := schedule.Open(ctx, c.Config)
 	if err != nil {
 		return err
 	}

@@ -80,11 +80,11 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // Summary reads the tables and the record. Call it after AwaitSeen: it waits
 // until what was seen is settled too, or ctx ends.
 func (c *Cluster) Summary(ctx context.Context, tasks int) (Summary, error) {
-	db, err := store.Open(c.config)
+	db, err := store.Open(c.Config)
 	if err != nil {
 		return Summary{}, err
 	}
-	s := Summary{Tasks: tasks, Layout: c.config.Layout.String(), Seconds: c.phases, tables: "owns"}
+	s := Summary{Tasks: tasks, Layout: c.Config.Layout.String(), Seconds: c.phases, tables: "owns"}
 	if c.opts.NoEtcd {
 		s.tables = "looks first at"
 	}
@@ -95,26 +95,16 @@ func (c *Cluster) Summary(ctx context.Context, tasks int) (Summary, error) {
 	if waitErr := c.await(ctx, settled); waitErr != nil && !errors.Is(waitErr, context.DeadlineExceeded) {
 		err = errors.Join(err, waitErr)
 	}
-	s.observed(c.Recorder.Observed(), c.nodes, c.names)
+	s.observed(c.Recorder.Observed(), c.nodes.Nodes, c.names)
 	s.Seconds.Total = time.Since(c.started).Seconds()
 	return s, errors.Join(err, db.Close())
 }
 
 // count reads the tables.
 func (s *Summary) count(ctx context.Context, db *store.Store) error {
-	s.Delivered, s.Unsettled, s.Dead = 0, 0, 0
-	for server := range db.Servers() {
-		counts, err := db.Counts(ctx, server, db.TablesOf(server))
-		if err != nil {
-			return err
-		}
-		for _, n := range counts {
-			s.Delivered += n.Done
-			s.Unsettled += n.Pending + n.Claimed
-			s.Dead += n.Dead
-		}
-	}
-	return nil
+	n, err := Count(ctx, db)
+	s.Delivered, s.Unsettled, s.Dead = n.Done, n.Pending+n.Claimed, n.Dead
+	return err
 }
 
 func (s *Summary) observed(o Observed, nodes []*node.Node, names []string) {

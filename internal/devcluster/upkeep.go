@@ -20,7 +20,7 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 	if err != nil {
 		return nil, err
 	}
-	tables, err := store.Connect(ctx, c.config)
+	tables, err := store.Connect(ctx, c.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 	}
 	purge, err := upkeep.NewPurger(upkeep.PurgeConfig{
 		Store:      tables,
-		Policies:   func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, c.config) },
+		Policies:   func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, c.Config) },
 		Logger:     c.opts.Logger,
 		Registerer: registry,
 	})
@@ -63,7 +63,7 @@ func (e every) Next(after time.Time) time.Time { return after.Add(time.Duration(
 
 // audit writes what an audit finds, as tocsin audit --textfile does.
 func (c *Cluster) audit(ctx context.Context, tables *store.Store, files string) {
-	policies, err := biztype.Load(ctx, c.config)
+	policies, err := biztype.Load(ctx, c.Config)
 	if err != nil {
 		return
 	}

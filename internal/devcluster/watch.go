@@ -72,9 +72,9 @@ func (c *Cluster) scrapeConfig(opts WatchOptions) string {
 	target(pageServices)
 	fmt.Fprintf(&b, job, "node")
 	target(pageUpkeep)
-	if c.etcd != nil {
+	if c.Etcd != nil {
 		fmt.Fprintf(&b, job, "etcd")
-		fmt.Fprintf(&b, etcdTarget, c.etcd.Endpoint(), ClusterID)
+		fmt.Fprintf(&b, etcdTarget, c.Etcd.Endpoint(), ClusterID)
 	}
 	return b.String()
 }

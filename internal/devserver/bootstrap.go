@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -44,7 +43,7 @@ func (m *MariaDB) fillMariaDB(ctx context.Context, data string) error {
 	if err != nil {
 		return err
 	}
-	cmd := m.command(append(m.commonArgs(data), "--bootstrap"))
+	cmd := m.command(m.path, append(m.commonArgs(data), "--bootstrap")...)
 	cmd.Stdin = strings.NewReader(sql)
 	return m.run(ctx, cmd)
 }
@@ -71,19 +70,4 @@ func withoutHost(sql string) string {
 		}
 	}
 	return b.String()
-}
-
-// run runs cmd to its end, or until ctx ends.
-func (m *MariaDB) run(ctx context.Context, cmd *exec.Cmd) error {
-	proc, err := startProcess(cmd, func() {})
-	if err != nil {
-		return err
-	}
-	select {
-	case <-proc.done:
-		return m.log.explain(proc.err)
-	case <-ctx.Done():
-		proc.kill()
-		return context.Cause(ctx)
-	}
 }

@@ -1,18 +1,15 @@
 package devserver
 
 import (
-	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // Ticks of a single member, in milliseconds. It has nobody to lose an election to, so they are short: the start is
@@ -21,6 +18,10 @@ const (
 	etcdTick     = 20
 	etcdElection = 200
 )
+
+// etcdServing begins the message of every etcd since 3.4 when it has joined its cluster and its clients are served; the
+// rest says whether with TLS.
+const etcdServing = `"msg":"serving client traffic`
 
 // EtcdConfig says how to run an etcd. The zero value is a temporary one on ports of its own choice.
 type EtcdConfig struct {
@@ -34,7 +35,7 @@ type EtcdConfig struct {
 	Name, Members string
 	// TLS makes clients speak TLS and show a certificate; the zero value is plain text.
 	TLS EtcdTLS
-	// Log takes etcd's log from level info; a slow writer slows etcd. nil keeps it in Dir/etcd.log.
+	// Log takes etcd's log from level info; a slow writer slows etcd. nil keeps it in Dir/error.log.
 	Log io.Writer
 }
 
@@ -44,18 +45,10 @@ type EtcdTLS struct {
 	ClientCA  string // who must have signed the clients' certificates
 }
 
-// Etcd is an etcd, or a member of one, in a process of its own. Its methods may be called at any time from any goroutine.
+// Etcd is a private etcd, or a member of one.
 type Etcd struct {
-	cfg     EtcdConfig
-	path    string // of the program
-	folder  *folder
-	log     *etcdLog
-	logFile *os.File // nil if the caller takes the log
-	port    int
-	proc    *process // nil until a server has been launched; constant once StartEtcd has returned
-
-	stopOnce sync.Once
-	stopErr  error
+	server
+	cfg EtcdConfig
 }
 
 // StartEtcd starts an etcd and returns when it serves. ctx bounds the start, not its life.
@@ -65,101 +58,39 @@ func StartEtcd(ctx context.Context, cfg EtcdConfig) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, port := range []int{cfg.ClientPort, cfg.PeerPort} {
-		if port == 0 {
-			continue
-		}
-		if err := probePort(port); err != nil {
-			return nil, err
-		}
+	e := &Etcd{cfg: cfg}
+	e.spec = spec{
+		name: "etcd", path: path, dir: cfg.Dir, log: cfg.Log, env: etcdEnv(os.Environ(), cfg.Dir == ""),
+		ports: []int{cfg.ClientPort, cfg.PeerPort}, args: e.serverArgs, ready: etcdServing, failure: etcdFailure,
 	}
-	folder, err := openFolder(ctx, cfg.Dir, "etcd")
-	if err != nil {
-		return nil, err
-	}
-	e := &Etcd{cfg: cfg, path: path, folder: folder}
 	if err := e.start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", folder.path, err), e.Stop())
+		return nil, err
 	}
 	return e, nil
 }
 
-// start opens the log unless the caller takes it, and launches etcd.
-func (e *Etcd) start(ctx context.Context) (err error) {
-	if e.cfg.Log == nil {
-		e.logFile, err = os.OpenFile(filepath.Join(e.folder.path, "etcd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		e.cfg.Log = e.logFile
-	}
-	return e.launchOnPorts(ctx)
-}
-
-// launchOnPorts launches etcd, with other ports if somebody else was faster and we may choose.
-func (e *Etcd) launchOnPorts(ctx context.Context) error {
-	for attempt := 1; ; attempt++ {
-		e.port = cmp.Or(e.cfg.ClientPort, FreePort())
-		peer := e.cfg.PeerPort
-		for peer == 0 || peer == e.port {
-			peer = FreePort()
-		}
-		err := e.launch(ctx, peer)
-		if err == nil || e.cfg.ClientPort != 0 && e.cfg.PeerPort != 0 || attempt == portAttempts || !e.log.portTaken() {
-			return err
-		}
-	}
-}
-
-// launch starts the process and waits until it serves; on an error the process has ended.
-func (e *Etcd) launch(ctx context.Context, peer int) error {
-	e.log = newEtcdLog(e.cfg.Log)
-	proc, err := startProcess(e.command(peer), e.folder.leave)
-	if err != nil {
-		return err
-	}
-	e.proc = proc
-	select {
-	case <-e.log.ready:
-		return nil
-	case <-proc.done:
-		return e.log.explain(cmp.Or(proc.err, errEnded))
-	case <-ctx.Done():
-		proc.kill()
-		return fmt.Errorf("not ready: %w", context.Cause(ctx))
-	}
-}
-
-// command returns a call of etcd, which inherits the folder's lock: the folder is in use until both are gone.
-func (e *Etcd) command(peer int) *exec.Cmd {
-	cmd := exec.Command(e.path, etcdArgs(e.cfg, e.folder, e.port, peer)...)
-	cmd.Env = etcdEnv(os.Environ(), e.folder.temporary)
-	cmd.Stdout, cmd.Stderr = e.log, e.log
-	cmd.ExtraFiles = []*os.File{e.folder.lockFile()}
-	return cmd
-}
-
-// etcdArgs translates cfg into etcd's own words. bcrypt's cost is the least there is: passwords protect nothing here,
+// serverArgs translates cfg into etcd's own words. bcrypt's cost is the least there is: passwords protect nothing here,
 // and each sign-in would cost 50 ms of a processor.
-func etcdArgs(cfg EtcdConfig, f *folder, client, peer int) []string {
-	name, members := "tocsin", "tocsin=http://"+loopback(peer)
+func (e *Etcd) serverArgs() []string {
+	client, peer := loopback(e.bound[0]), loopback(e.bound[1])
+	name, members := "tocsin", "tocsin=http://"+peer
 	tick, election := etcdTick, etcdElection
-	if cfg.Members != "" { // they do elect: etcd's own patience, on a machine that has other things to do
-		name, members, tick, election = cfg.Name, cfg.Members, 100, 1000
+	if e.cfg.Members != "" { // they do elect: etcd's own patience, on a machine that has other things to do
+		name, members, tick, election = e.cfg.Name, e.cfg.Members, 100, 1000
 	}
 	scheme := "http"
 	var tls []string
-	if cfg.TLS != (EtcdTLS{}) {
+	if own := e.cfg.TLS; own != (EtcdTLS{}) {
 		scheme = "https"
-		tls = []string{"--cert-file=" + cfg.TLS.Cert, "--key-file=" + cfg.TLS.Key, "--trusted-ca-file=" + cfg.TLS.ClientCA, "--client-cert-auth"}
+		tls = []string{"--cert-file=" + own.Cert, "--key-file=" + own.Key, "--trusted-ca-file=" + own.ClientCA, "--client-cert-auth"}
 	}
 	return append([]string{
 		"--name=" + name,
-		"--data-dir=" + filepath.Join(f.path, dataName),
-		"--listen-client-urls=" + scheme + "://" + loopback(client),
-		"--advertise-client-urls=" + scheme + "://" + loopback(client),
-		"--listen-peer-urls=http://" + loopback(peer),
-		"--initial-advertise-peer-urls=http://" + loopback(peer),
+		"--data-dir=" + filepath.Join(e.folder.path, dataName),
+		"--listen-client-urls=" + scheme + "://" + client,
+		"--advertise-client-urls=" + scheme + "://" + client,
+		"--listen-peer-urls=http://" + peer,
+		"--initial-advertise-peer-urls=http://" + peer,
 		"--initial-cluster=" + members,
 		fmt.Sprintf("--heartbeat-interval=%d", tick),
 		fmt.Sprintf("--election-timeout=%d", election),
@@ -181,41 +112,21 @@ func etcdEnv(env []string, temporary bool) []string {
 	return env
 }
 
-// Endpoint returns the address of its clients, "127.0.0.1:port".
-func (e *Etcd) Endpoint() string { return loopback(e.port) }
-
-// Dir returns etcd's folder.
-func (e *Etcd) Dir() string { return e.folder.path }
-
-// Pid returns the process id of etcd.
-func (e *Etcd) Pid() int { return e.proc.pid }
-
-// Done is closed when the process has ended, for whatever reason, and its folder may be started again.
-func (e *Etcd) Done() <-chan struct{} { return e.proc.done }
-
-// Kill ends etcd with SIGKILL and waits. The data stays: StartEtcd with the same Dir and ports brings it back, if Dir is
-// the caller's. Stop is still to be called.
-func (e *Etcd) Kill() { e.proc.kill() }
-
-// Stop shuts etcd down, waits, and removes a temporary folder. An etcd with a temporary folder is killed, as nobody will
-// see its data again; elsewhere a client that is still connected holds it up for seconds. Stop may be called again and
-// then returns the same.
-func (e *Etcd) Stop() error {
-	e.stopOnce.Do(func() { e.stopErr = e.stop() })
-	return e.stopErr
-}
-
-func (e *Etcd) stop() error {
-	var errs []error
+// etcdFailure returns the error that a line of the log tells, or "". The line is a JSON object, except before etcd has read
+// its options.
+func etcdFailure(line string) string {
+	var entry struct{ Level, Msg, Error string }
+	if err := json.Unmarshal([]byte(line), &entry); err != nil {
+		if strings.HasPrefix(line, "flag provided but not defined") {
+			return line + ": etcd 3.4 or newer is needed"
+		}
+		return ""
+	}
 	switch {
-	case e.proc == nil:
-	case e.folder.temporary:
-		e.proc.kill()
-	default:
-		errs = append(errs, e.proc.shutDown("etcd in "+e.folder.path))
+	case !slices.Contains([]string{"error", "dpanic", "panic", "fatal"}, entry.Level):
+		return ""
+	case entry.Error != "":
+		return entry.Error
 	}
-	if e.logFile != nil {
-		errs = append(errs, e.logFile.Close())
-	}
-	return errors.Join(append(errs, e.folder.close())...)
+	return entry.Msg
 }

@@ -75,10 +75,8 @@ func TestKilledEtcdComesBackWithItsDataOnItsPorts(t *testing.T) {
 	first := startTestEtcd(t, cfg)
 	withClient(t, first, func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Put(ctx, "/k", "v")
-		first.Kill() // with a client
-		return err
+		return errors.Join(err, first.Kill()) // with a client
 	})
-	<-first.Done()
 	withClient(t, startTestEtcd(t, cfg), func(ctx context.Context, c *clientv3.Client) error {
 		got, err := c.Get(ctx, "/k")
 		if err == nil && len(got.Kvs) != 1 {
@@ -133,14 +131,15 @@ func TestThreeEtcdMembersOutliveOne(t *testing.T) {
 	err := g.Wait()
 	for _, e := range started {
 		if e != nil {
-			t.Cleanup(func() { e.Kill(); _ = e.Stop() })
+			t.Cleanup(func() { _ = errors.Join(e.Kill(), e.Stop()) })
 		}
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	started[0].Kill()
-	_ = started[0].Stop()
+	if err := errors.Join(started[0].Kill(), started[0].Stop()); err != nil {
+		t.Fatal(err)
+	}
 	put := func(ctx context.Context, c *clientv3.Client) (err error) {
 		for ctx.Err() == nil { // until the others have a leader
 			if _, err = c.Put(ctx, "/k", "v"); err == nil {

@@ -15,11 +15,13 @@ const maxLine = 4096
 // logTail passes a server's log on and keeps what explains a failure.
 type logTail struct {
 	dst     io.Writer
-	failure func(line string) string // returns the error that a line tells, or ""; nil: mariadbFailure
+	ready   string                   // part of the line by which the server is ready
+	failure func(line string) string // returns the error in a line, or ""; nil: every line is one
 
 	mu     sync.Mutex
 	line   []byte   // the unfinished last line
 	errors []string // since reset, the first and the last few
+	isUp   bool     // since reset, there was a line with ready
 }
 
 // Write passes p on. It never fails: a full disk must not end the server's log pipe and thereby the server.
@@ -42,12 +44,12 @@ func (t *logTail) Write(p []byte) (int, error) {
 
 // endLine is called with mu held.
 func (t *logTail) endLine() {
-	failure := mariadbFailure
-	if t.failure != nil {
-		failure = t.failure
-	}
-	text := failure(string(t.line))
+	text := string(t.line)
 	t.line = t.line[:0]
+	t.isUp = t.isUp || strings.Contains(text, t.ready)
+	if t.failure != nil {
+		text = t.failure(text)
+	}
 	if text == "" {
 		return
 	}
@@ -57,23 +59,17 @@ func (t *logTail) endLine() {
 	t.errors = append(t.errors, text)
 }
 
-// mariadbFailure returns the text of an [ERROR] line.
-func mariadbFailure(line string) string {
-	_, text, ok := strings.Cut(line, "[ERROR]")
-	if !ok {
-		_, text, ok = strings.Cut(line, "ERROR:") // of a bootstrap
-	}
-	if text = strings.TrimSpace(text); !ok || strings.HasSuffix(text, "Aborting") {
-		return "" // the last word of every failed start, which explains nothing
-	}
-	return text
+func (t *logTail) isReady() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.isUp
 }
 
-// reset forgets the errors of an earlier launch.
+// reset forgets an earlier launch.
 func (t *logTail) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.line, t.errors = t.line[:0], nil
+	t.line, t.errors, t.isUp = t.line[:0], nil, false
 }
 
 // portTaken reports whether the server failed to bind its port.

@@ -2,20 +2,12 @@ package devserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
-	"time"
+	"strings"
 )
-
-// StopTimeout bounds a clean shutdown of a server; after it the process is killed.
-const StopTimeout = 20 * time.Second
-
-// portAttempts bounds the search for a port which nobody takes between the choice and the server's bind.
-const portAttempts = 5
 
 // MariaDBConfig says how to run a private MariaDB. The zero value is a temporary server on a port of its own choice.
 type MariaDBConfig struct {
@@ -40,19 +32,12 @@ type MariaDBConfig struct {
 	Log io.Writer
 }
 
-// MariaDB is a private server process. Its methods may be called at any time from any goroutine.
+// MariaDB is a private MariaDB, or MySQL.
 type MariaDB struct {
+	server
 	cfg     MariaDBConfig
 	program program
-	folder  *folder
-	sockets *folder // nil unless Dir is too long for a socket's path
-	log     *logTail
-	logFile *os.File // nil if the caller takes the log
-	port    int
-	proc    *process // nil until a server has been launched; constant once StartMariaDB has returned
-
-	stopOnce sync.Once
-	stopErr  error
+	socket  string
 }
 
 // StartMariaDB starts a server and returns when it answers. ctx bounds the start, not the server's life.
@@ -62,154 +47,50 @@ func StartMariaDB(ctx context.Context, cfg MariaDBConfig) (*MariaDB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Port != 0 {
-		if err := probePort(cfg.Port); err != nil {
-			return nil, err
-		}
-	}
 	m := &MariaDB{cfg: cfg, program: prog}
+	m.spec = spec{
+		name: prog.String(), path: prog.path, dir: cfg.Dir, log: cfg.Log, env: append(os.Environ(), cfg.Env...),
+		ports: []int{cfg.Port}, args: m.serverArgs, prepare: m.prepare, ready: ": ready for connections", failure: mariadbFailure,
+	}
 	if err := m.start(ctx); err != nil {
-		return nil, errors.Join(err, m.Stop())
+		return nil, err
 	}
 	return m, nil
 }
 
-// start does everything that Stop has to undo.
-func (m *MariaDB) start(ctx context.Context) (err error) {
-	if m.folder, err = openFolder(ctx, m.cfg.Dir, "mariadb"); err != nil {
-		return err
-	}
-	if m.socketTooLong() {
-		if m.sockets, err = openFolder(ctx, "", "socket"); err != nil {
+// prepare places the socket, in a folder of its own if the server's has too long a path for one, and makes the data
+// directory.
+func (m *MariaDB) prepare(ctx context.Context) error {
+	if m.socket = filepath.Join(m.folder.path, socketName); len(m.socket) > maxSocket {
+		f, err := openFolder(ctx, "", "socket")
+		if err != nil {
 			return err
 		}
+		m.folders, m.socket = append(m.folders, f), filepath.Join(f.path, socketName)
 	}
-	if err := m.openLog(); err != nil {
-		return err
-	}
-	if err := m.bootstrap(ctx); err != nil {
-		return fmt.Errorf("set up %s in %s: %w", m.program, m.folder.path, err)
-	}
-	if err := m.launchOnPort(ctx); err != nil {
-		return fmt.Errorf("start %s in %s: %w", m.program, m.folder.path, err)
-	}
-	return nil
+	return m.bootstrap(ctx)
 }
 
-// openLog opens error.log unless the caller takes the log.
-func (m *MariaDB) openLog() (err error) {
-	if m.cfg.Log != nil {
-		m.log = &logTail{dst: m.cfg.Log}
-		return nil
+// mariadbFailure returns the text of an [ERROR] line.
+func mariadbFailure(line string) string {
+	_, text, ok := strings.Cut(line, "[ERROR]")
+	if !ok {
+		_, text, ok = strings.Cut(line, "ERROR:") // of a bootstrap
 	}
-	m.logFile, err = os.OpenFile(filepath.Join(m.folder.path, "error.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	m.log = &logTail{dst: m.logFile}
-	return err
-}
-
-// launchOnPort launches the server, with another port if somebody else was faster and we may choose.
-func (m *MariaDB) launchOnPort(ctx context.Context) error {
-	for attempt := 1; ; attempt++ {
-		m.port = m.cfg.Port
-		if m.port == 0 {
-			m.port = FreePort()
-		}
-		err := m.launch(ctx)
-		if err == nil || m.cfg.Port != 0 || attempt == portAttempts || !m.log.portTaken() {
-			return err
-		}
+	if text = strings.TrimSpace(text); !ok || strings.HasSuffix(text, "Aborting") {
+		return "" // the last word of every failed start, which explains nothing
 	}
-}
-
-// launch starts the process and waits until it answers; on an error the process has ended.
-func (m *MariaDB) launch(ctx context.Context) error {
-	m.log.reset()
-	proc, err := startProcess(m.command(m.serverArgs()), m.folder.leave)
-	if err != nil {
-		return err
-	}
-	m.proc = proc
-	if err := m.awaitAnswer(ctx); err != nil {
-		proc.kill()
-		return err
-	}
-	return nil
+	return text
 }
 
 // DSN returns the go-sql-driver DSN of user root over TCP, without a database.
-func (m *MariaDB) DSN() string { return fmt.Sprintf("root@tcp(127.0.0.1:%d)/", m.port) }
+func (m *MariaDB) DSN() string { return fmt.Sprintf("root@tcp(%s)/", m.Endpoint()) }
 
 // SocketDSN returns the go-sql-driver DSN of user root over the unix socket, without a database.
-func (m *MariaDB) SocketDSN() string { return fmt.Sprintf("root@unix(%s)/", m.Socket()) }
+func (m *MariaDB) SocketDSN() string { return fmt.Sprintf("root@unix(%s)/", m.socket) }
 
 // Socket returns the path of the unix socket.
-func (m *MariaDB) Socket() string {
-	if m.sockets != nil {
-		return filepath.Join(m.sockets.path, socketName)
-	}
-	return filepath.Join(m.folder.path, socketName)
-}
-
-// Dir returns the server's folder.
-func (m *MariaDB) Dir() string { return m.folder.path }
-
-// Port returns the TCP port on 127.0.0.1.
-func (m *MariaDB) Port() int { return m.port }
+func (m *MariaDB) Socket() string { return m.socket }
 
 // IsMySQL reports whether the server is MySQL; else it is MariaDB.
 func (m *MariaDB) IsMySQL() bool { return m.program.mysql }
-
-// Pid returns the process id of the server.
-func (m *MariaDB) Pid() int { return m.proc.pid }
-
-// Done is closed when the process has ended, for whatever reason, and its folder may be started again.
-func (m *MariaDB) Done() <-chan struct{} { return m.proc.done }
-
-// Err says how the process ended, with the last error of its log; nil while it runs and after a clean shutdown.
-func (m *MariaDB) Err() error {
-	select {
-	case <-m.proc.done:
-		return m.log.explain(m.proc.err)
-	default:
-		return nil
-	}
-}
-
-// Kill ends the server with SIGKILL and waits. The data stays: StartMariaDB with the same Dir and Port brings it back,
-// if Dir is the caller's. Stop is still to be called.
-func (m *MariaDB) Kill() error {
-	m.proc.kill()
-	return nil
-}
-
-// Stop shuts the server down, waits, and removes a temporary folder. A server with a temporary folder is killed, as
-// nobody will see its data again. Stop may be called again and then returns the same.
-func (m *MariaDB) Stop() error {
-	m.stopOnce.Do(func() { m.stopErr = m.stop() })
-	return m.stopErr
-}
-
-func (m *MariaDB) stop() error {
-	var errs []error
-	if m.proc != nil {
-		errs = append(errs, m.endProcess())
-	}
-	if m.logFile != nil {
-		errs = append(errs, m.logFile.Close())
-	}
-	for _, f := range []*folder{m.sockets, m.folder} {
-		if f != nil {
-			errs = append(errs, f.close())
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// endProcess returns when the process has ended, at the latest StopTimeout and a kill later.
-func (m *MariaDB) endProcess() error {
-	if m.folder.temporary {
-		m.proc.kill()
-		return nil
-	}
-	return m.proc.shutDown(fmt.Sprintf("%s in %s", m.program, m.folder.path))
-}

@@ -2,15 +2,9 @@ package devserver
 
 import (
 	"cmp"
-	"context"
-	"database/sql"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"time"
-
-	"github.com/go-sql-driver/mysql"
 )
 
 const (
@@ -22,8 +16,6 @@ const (
 	maxCache       = 20000  // tables; 8 x 1024 in use by two connections at once, and room
 	maxFiles       = 100000 // more is of no use, and the server keeps an array of this size
 	defaultFiles   = 4096   // where the limit is unknown
-
-	answerEvery = 5 * time.Millisecond // between two attempts to reach a starting server
 )
 
 // commonArgs are those of the bootstrap and of the server.
@@ -95,8 +87,8 @@ func (m *MariaDB) serverArgs() []string {
 	args := append(m.commonArgs(filepath.Join(m.folder.path, dataName)),
 		"--skip-networking=0",
 		"--bind-address=127.0.0.1",
-		fmt.Sprintf("--port=%d", m.port),
-		"--socket="+m.Socket(),
+		fmt.Sprintf("--port=%d", m.Port()),
+		"--socket="+m.socket,
 		"--pid-file="+filepath.Join(m.folder.path, "mariadb.pid"),
 		"--skip-name-resolve",
 		"--back-log=512",
@@ -118,39 +110,4 @@ func cacheArgs(files int) []string {
 		fmt.Sprintf("--table-definition-cache=%d", maxCache),
 		fmt.Sprintf("--innodb-open-files=%d", tables),
 	}
-}
-
-// command returns a call of the server, which inherits the folder's lock: the folder is in use until both are gone.
-func (m *MariaDB) command(args []string) *exec.Cmd {
-	cmd := exec.Command(m.program.path, args...)
-	cmd.Dir = m.folder.path
-	cmd.Env = append(os.Environ(), m.cfg.Env...)
-	cmd.Stdout, cmd.Stderr = m.log, m.log
-	cmd.ExtraFiles = []*os.File{m.folder.lockFile()}
-	return cmd
-}
-
-// socketTooLong reports whether the socket cannot be in the folder.
-func (m *MariaDB) socketTooLong() bool { return len(m.Socket()) > maxSocket }
-
-// awaitAnswer returns when the server answers on its socket, or has ended. It asks on the socket, which only this
-// server can have, and which it opens after the port.
-func (m *MariaDB) awaitAnswer(ctx context.Context) error {
-	db, err := m.openSocket()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	return m.proc.await(ctx, answerEvery, m.log, func() bool { return db.PingContext(ctx) == nil })
-}
-
-// openSocket returns a quiet client of the socket.
-func (m *MariaDB) openSocket() (*sql.DB, error) {
-	cfg := mysql.NewConfig()
-	cfg.User, cfg.Net, cfg.Addr, cfg.Logger = "root", "unix", m.Socket(), &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return sql.OpenDB(connector), nil
 }

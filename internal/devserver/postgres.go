@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -19,37 +17,29 @@ import (
 // ErrNoPostgreSQL says that there is no PostgreSQL to run, and how to get one.
 var ErrNoPostgreSQL = errors.New("postgres not found in PATH, nor in /usr/lib/postgresql: install it with `scripts/install-deps.sh test`")
 
-// PostgreSQL is a private PostgreSQL in a process of its own, with a temporary folder, a free port on 127.0.0.1 and the
-// superuser postgres, who needs no password. It takes prepared transactions. Its methods may be called at any time from any
-// goroutine.
+// PostgreSQL is a private PostgreSQL with a temporary folder and the superuser postgres, who needs no password. It takes
+// prepared transactions.
 type PostgreSQL struct {
-	bin    string // the folder of its programs
-	folder *folder
-	log    *logTail
-	file   *os.File // of the log
-	port   int
-
-	mu   sync.Mutex // held while the server is started, killed or stopped
-	proc *process   // nil until it has been launched
-
-	stopOnce sync.Once
-	stopErr  error
+	server
+	settings []string
 }
 
-// StartPostgreSQL starts a PostgreSQL and returns when it answers. ctx bounds the start, not its life. It returns
-// ErrNoPostgreSQL, or an error with the last error of its log.
-func StartPostgreSQL(ctx context.Context) (*PostgreSQL, error) {
-	bin, err := findPostgreSQL(append(systemDirs(), postgresDirs()...))
+// StartPostgreSQL starts a PostgreSQL and returns when it answers. Its own settings are for tests; those of the caller,
+// "name=value", come last, so they win. ctx bounds the start, not its life. It returns ErrNoPostgreSQL, or an error with the
+// last error of its log.
+func StartPostgreSQL(ctx context.Context, settings ...string) (*PostgreSQL, error) {
+	path, err := firstProgram(append(systemDirs(), postgresDirs()...), ErrNoPostgreSQL, "postgres")
 	if err != nil {
 		return nil, err
 	}
-	folder, err := openFolder(ctx, "", "postgres")
-	if err != nil {
-		return nil, err
+	p := &PostgreSQL{settings: append(slices.Clone(testSettings), settings...)}
+	p.spec = spec{
+		name: "PostgreSQL", path: path, ports: []int{0}, args: p.serverArgs, prepare: p.makeData,
+		ready: "database system is ready to accept connections", failure: postgresFailure,
+		quit: syscall.SIGQUIT, // it ends its sessions first; a kill would leave a segment of shared memory behind
 	}
-	p := &PostgreSQL{bin: bin, folder: folder}
 	if err := p.start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("start postgres in %s: %w", folder.path, err), p.Stop())
+		return nil, err
 	}
 	return p, nil
 }
@@ -66,99 +56,41 @@ func postgresVersion(bin string) int {
 	return version
 }
 
-// findPostgreSQL returns the first of dirs that has all programs of a server.
-func findPostgreSQL(dirs []string) (string, error) {
-	for _, dir := range dirs {
-		if !slices.ContainsFunc([]string{"postgres", "initdb", "pg_isready"}, func(name string) bool {
-			return !isProgram(filepath.Join(dir, executable(name)))
-		}) {
-			return dir, nil
-		}
-	}
-	return "", ErrNoPostgreSQL
-}
-
-func (p *PostgreSQL) program(name string) string { return filepath.Join(p.bin, executable(name)) }
-
 func (p *PostgreSQL) data() string { return filepath.Join(p.folder.path, dataName) }
 
-// start makes the data and launches the server, with another port if somebody else was faster.
-func (p *PostgreSQL) start(ctx context.Context) (err error) {
-	p.file, err = os.OpenFile(filepath.Join(p.folder.path, "postgres.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	p.log = &logTail{dst: p.file, failure: postgresFailure}
+// makeData makes the data directory with the program beside the server.
+func (p *PostgreSQL) makeData(ctx context.Context) (err error) {
 	if err := os.Mkdir(p.data(), 0o700); err != nil {
 		return err
 	}
 	if err := os.Chmod(p.folder.path, 0o711); err != nil { // another user goes through it
 		return err
 	}
-	if err := p.makeData(ctx); err != nil {
+	if p.attr, err = notRoot(p.data()); err != nil {
 		return err
 	}
-	for attempt := 1; ; attempt++ {
-		p.port = FreePort()
-		err := p.launch(ctx)
-		if err == nil || attempt == portAttempts || !p.log.portTaken() {
-			return err
-		}
-	}
+	initdb := filepath.Join(filepath.Dir(p.path), executable("initdb"))
+	return p.run(ctx, p.command(initdb, "-D", p.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"))
 }
 
-func (p *PostgreSQL) makeData(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, p.program("initdb"), "-D", p.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	cmd.Dir = p.data()
-	if err := otherUser(p.data(), cmd); err != nil {
-		return err
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	return nil
-}
-
-// postgresSettings are for a server that is thrown away. A commit still reaches the kernel, so that no committed row is
+// testSettings are for a server that is thrown away. A commit still reaches the kernel, so that no committed row is
 // lost when the process is killed.
-var postgresSettings = []string{
+var testSettings = []string{
 	"listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200", "max_prepared_transactions=20", "shared_buffers=64MB",
 	"fsync=off", "full_page_writes=off",
 }
 
-func (p *PostgreSQL) launch(ctx context.Context) error {
-	p.log.reset()
-	args := []string{"-D", p.data(), "-p", strconv.Itoa(p.port)}
-	for _, s := range postgresSettings {
+func (p *PostgreSQL) serverArgs() []string {
+	args := []string{"-D", p.data(), "-p", strconv.Itoa(p.Port())}
+	for _, s := range p.settings {
 		args = append(args, "-c", s)
 	}
-	cmd := exec.Command(p.program("postgres"), args...)
-	cmd.Dir = p.data()
-	cmd.Stdout, cmd.Stderr = p.log, p.log
-	cmd.ExtraFiles = []*os.File{p.folder.lockFile()}
-	if err := otherUser(p.data(), cmd); err != nil {
-		return err
-	}
-	proc, err := startProcess(cmd, p.folder.leave)
-	if err != nil {
-		return err
-	}
-	p.proc = proc
-	if err := proc.await(ctx, 10*answerEvery, p.log, func() bool { return p.ready(ctx) }); err != nil {
-		p.end()
-		return err
-	}
-	return nil
+	return args
 }
 
-// ready reports whether the server takes connections.
-func (p *PostgreSQL) ready(ctx context.Context) bool {
-	return exec.CommandContext(ctx, p.program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-t", "1").Run() == nil
-}
-
-// postgresFailure returns the error that a line of its log tells, or "".
+// postgresFailure returns the error that a line of the log tells, of the server or of initdb, or "".
 func postgresFailure(line string) string {
-	for _, level := range []string{"FATAL:  ", "PANIC:  ", "LOG:  could not bind"} {
+	for _, level := range []string{"FATAL:  ", "PANIC:  ", "LOG:  could not bind", "initdb: error: "} {
 		if _, text, ok := strings.Cut(line, level); ok {
 			return text
 		}
@@ -166,28 +98,19 @@ func postgresFailure(line string) string {
 	return ""
 }
 
-// Kill ends the server with SIGKILL, as a crash would. Its sessions end by themselves. The data stays: Restart brings it back.
-func (p *PostgreSQL) Kill() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.proc.kill()
-}
-
 // Restart launches a server that was killed, on its port and with what it held. It returns when the server answers. It tries
-// again while sessions of the killed server still use the data.
+// again while sessions of the killed server still use the data. Do not call it concurrently with Kill or Stop.
 func (p *PostgreSQL) Restart(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for {
 		err := p.launch(ctx)
 		if err == nil {
 			return nil
 		}
-		pause := time.NewTimer(10 * answerEvery)
+		pause := time.NewTimer(50 * time.Millisecond)
 		select {
 		case <-ctx.Done():
 			pause.Stop()
-			return fmt.Errorf("restart postgres in %s: %w", p.folder.path, err)
+			return fmt.Errorf("restart PostgreSQL in %s: %w", p.folder.path, err)
 		case <-pause.C:
 		}
 	}
@@ -195,37 +118,5 @@ func (p *PostgreSQL) Restart(ctx context.Context) error {
 
 // URL returns how a driver reaches a database of the server.
 func (p *PostgreSQL) URL(database string) string {
-	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", loopback(p.port), database)
-}
-
-// Stop ends the server, as nobody will see its data again, and removes its folder. It may be called again and then returns
-// the same.
-func (p *PostgreSQL) Stop() error {
-	p.stopOnce.Do(func() { p.stopErr = p.stop() })
-	return p.stopErr
-}
-
-func (p *PostgreSQL) stop() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	if p.proc != nil {
-		p.end()
-	}
-	if p.file != nil {
-		errs = append(errs, p.file.Close())
-	}
-	return errors.Join(append(errs, p.folder.close())...)
-}
-
-// end has the server end its sessions and itself at once. A kill would leave a segment of shared memory behind.
-func (p *PostgreSQL) end() {
-	p.proc.signal(syscall.SIGQUIT)
-	limit := time.NewTimer(StopTimeout)
-	defer limit.Stop()
-	select {
-	case <-p.proc.done:
-	case <-limit.C:
-		p.proc.kill()
-	}
+	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", p.Endpoint(), database)
 }

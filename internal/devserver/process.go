@@ -3,6 +3,7 @@ package devserver
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -55,29 +56,31 @@ func (p *process) keep(cmd *exec.Cmd, started chan<- error, ended func()) {
 func (p *process) signal(s syscall.Signal) { _ = p.os.Signal(s) }
 
 // kill ends the child and waits for its end.
-func (p *process) kill() {
-	_ = p.os.Kill()
+func (p *process) kill() error {
+	if err := p.os.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
 	<-p.done
+	return nil
 }
 
 // shutDown asks the child to end and waits. A child that has not ended after StopTimeout is killed, which is an error
 // that names it.
-func (p *process) shutDown(name string) error {
-	p.signal(syscall.SIGTERM)
+func (p *process) shutDown(s syscall.Signal, name string) error {
+	p.signal(s)
 	limit := time.NewTimer(StopTimeout)
 	defer limit.Stop()
 	select {
 	case <-p.done:
 		return nil
 	case <-limit.C:
-		p.kill()
-		return fmt.Errorf("%s did not shut down within %s and was killed", name, StopTimeout)
+		return errors.Join(fmt.Errorf("%s did not shut down within %s and was killed", name, StopTimeout), p.kill())
 	}
 }
 
-// await asks ready again and again until the child is, and returns then. If the child ends before, its log explains that.
-func (p *process) await(ctx context.Context, every time.Duration, log *logTail, ready func() bool) error {
-	again := time.NewTicker(every)
+// await returns when the child is ready. If the child ends before, its log explains that.
+func (p *process) await(ctx context.Context, log *logTail, ready func(context.Context) bool) error {
+	again := time.NewTicker(lookEvery)
 	defer again.Stop()
 	for {
 		select {
@@ -86,7 +89,7 @@ func (p *process) await(ctx context.Context, every time.Duration, log *logTail, 
 		case <-p.done:
 			return log.explain(cmp.Or(p.err, errEnded))
 		case <-again.C:
-			if ready() {
+			if ready(ctx) {
 				return nil
 			}
 		}

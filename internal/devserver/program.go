@@ -42,19 +42,26 @@ func (p Product) find() (program, error) {
 
 // findEtcd returns the absolute path of the etcd to run: the named program, or else the first one in dirs.
 func findEtcd(named string, dirs []string) (string, error) {
-	if named != "" {
-		path, err := filepath.Abs(named)
-		if err == nil && !isProgram(path) {
-			err = fmt.Errorf("%s: %s is not a program", EnvEtcd, path)
-		}
-		return path, err
+	if named == "" {
+		return firstProgram(dirs, ErrNoEtcd, "etcd")
 	}
+	path, err := filepath.Abs(named)
+	if err == nil && !isProgram(path) {
+		err = fmt.Errorf("%s: %s is not a program", EnvEtcd, path)
+	}
+	return path, err
+}
+
+// firstProgram returns the path of the first program in dirs that has one of the names; missing if there is none.
+func firstProgram(dirs []string, missing error, names ...string) (string, error) {
 	for _, dir := range dirs {
-		if path := filepath.Join(dir, executable("etcd")); isProgram(path) {
-			return path, nil
+		for _, name := range names {
+			if path := filepath.Join(dir, executable(name)); isProgram(path) {
+				return path, nil
+			}
 		}
 	}
-	return "", ErrNoEtcd
+	return "", missing
 }
 
 // isProgram reports whether the path is absolute and leads to a file.

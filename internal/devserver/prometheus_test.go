@@ -38,11 +38,10 @@ func TestPrometheusAnswersQueriesUntilItIsStopped(t *testing.T) {
 	if answer.Body.Close() != nil || answer.StatusCode != http.StatusOK {
 		t.Errorf("it answers %s", answer.Status)
 	}
-	dir := p.folder.path
+	dir := p.Dir()
 	if err := p.Stop(); err != nil {
 		t.Error(err)
 	}
-	<-p.Done()
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left behind: %v", dir, err)
 	}
@@ -57,10 +56,10 @@ func TestAPrometheusThatCannotStartSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := startTestPrometheus(t, PrometheusConfig{Port: first.port}); !errors.Is(err, ErrPortInUse) {
+	if _, err := startTestPrometheus(t, PrometheusConfig{Port: first.Port()}); !errors.Is(err, ErrPortInUse) {
 		t.Errorf("a port in use: %v", err)
 	}
-	if _, err := findPrometheus([]string{t.TempDir()}); !errors.Is(err, ErrNoPrometheus) || !strings.Contains(err.Error(), "apt-get install prometheus") {
+	if _, err := firstProgram([]string{t.TempDir()}, ErrNoPrometheus, "prometheus"); !errors.Is(err, ErrNoPrometheus) || !strings.Contains(err.Error(), "apt-get install prometheus") {
 		t.Errorf("without a program: %v", err)
 	}
 }

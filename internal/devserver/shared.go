@@ -11,33 +11,33 @@ import (
 // sharedTimeout bounds the start of a shared server, on a machine that has other things to do as well.
 const sharedTimeout = 2 * time.Minute
 
-// Shared is a server that all tests of this process share: the first one starts it. Safe for concurrent use.
+// The servers that all tests of this process share.
+var (
+	SharedMariaDB = Shared[*MariaDB]{start: func(ctx context.Context) (*MariaDB, error) {
+		return StartMariaDB(ctx, MariaDBConfig{})
+	}}
+	SharedEtcd = Shared[*Etcd]{start: func(ctx context.Context) (*Etcd, error) {
+		return StartEtcd(ctx, EtcdConfig{})
+	}}
+	SharedPostgreSQL = Shared[*PostgreSQL]{start: func(ctx context.Context) (*PostgreSQL, error) {
+		return StartPostgreSQL(ctx)
+	}}
+)
+
+// StopShared stops those that were started.
+func StopShared() error {
+	return errors.Join(SharedMariaDB.Stop(), SharedEtcd.Stop(), SharedPostgreSQL.Stop())
+}
+
+// Shared is a server that is started by the first test that uses it. Safe for concurrent use.
 type Shared[S interface{ Stop() error }] struct {
-	Start func(context.Context) (S, error)
+	start func(context.Context) (S, error)
 
 	mu      sync.Mutex
 	tried   bool
 	server  S
 	failure error
 	users   int
-}
-
-// shared are the Shared of this process that were used.
-var shared struct {
-	mu  sync.Mutex
-	all []interface{ Stop() error }
-}
-
-// StopShared stops all shared servers of this process.
-func StopShared() error {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	var errs []error
-	for _, s := range shared.all {
-		errs = append(errs, s.Stop())
-	}
-	shared.all = nil
-	return errors.Join(errs...)
 }
 
 // Use returns the server, or why it could not be started: every later call fails likewise. The caller calls leave when it needs
@@ -49,10 +49,7 @@ func (s *Shared[S]) Use() (server S, leave func(), err error) {
 		s.tried = true
 		ctx, cancel := context.WithTimeout(context.Background(), sharedTimeout)
 		defer cancel()
-		s.server, s.failure = s.Start(ctx)
-		shared.mu.Lock()
-		shared.all = append(shared.all, s)
-		shared.mu.Unlock()
+		s.server, s.failure = s.start(ctx)
 	}
 	s.users++
 	return s.server, s.leave, s.failure

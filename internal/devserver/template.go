@@ -61,7 +61,7 @@ func (m *MariaDB) initialize(ctx context.Context, data string) error {
 	if err := os.WriteFile(init, []byte(mysqlRoot), 0o600); err != nil {
 		return err
 	}
-	cmd := m.command(append(m.commonArgs(data), "--initialize-insecure", "--init-file="+init, "--loose-innodb-redo-log-capacity="+templateRedo))
+	cmd := m.command(m.path, append(m.commonArgs(data), "--initialize-insecure", "--init-file="+init, "--loose-innodb-redo-log-capacity="+templateRedo)...)
 	cmd.Env = os.Environ()
 	if err := m.run(ctx, cmd); err != nil {
 		return err

@@ -59,18 +59,12 @@ func TestEtcdLogTellsServingAndFailures(t *testing.T) {
 		"too old one": {"flag provided but not defined: -logger", false, ": flag provided but not defined: -logger: etcd 3.4 or newer is needed"},
 	}
 	for name, c := range cases {
-		l := newEtcdLog(io.Discard)
+		l := logTail{dst: io.Discard, ready: etcdServing, failure: etcdFailure}
 		for range 2 {
 			_, _ = l.Write([]byte(c.line + "\n"))
 		}
-		serving := false
-		select {
-		case <-l.ready:
-			serving = true
-		default:
-		}
-		if got := l.explain(ended).Error(); serving != c.serving || got != "exit status 1"+c.want {
-			t.Errorf("%s: serving %t, %s", name, serving, got)
+		if got := l.explain(ended).Error(); l.isReady() != c.serving || got != "exit status 1"+c.want {
+			t.Errorf("%s: serving %t, %s", name, l.isReady(), got)
 		}
 		if name == "an error" && !l.portTaken() {
 			t.Error("the port is not seen to be taken")
@@ -198,12 +192,12 @@ func TestLogTailExplainsWithTheLastError(t *testing.T) {
 		"of a bootstrap":        {[]string{"ERROR: 1064  syntax\n"}, "exit status 1: 1064  syntax"},
 	}
 	for name, c := range cases {
-		tail := logTail{dst: io.Discard}
+		tail := logTail{dst: io.Discard, ready: ": ready for connections", failure: mariadbFailure}
 		for _, w := range c.writes {
 			_, _ = tail.Write([]byte(w))
 		}
-		if got := tail.explain(ended).Error(); got != c.want {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		if got := tail.explain(ended).Error(); got != c.want || tail.isReady() {
+			t.Errorf("%s: got %q, want %q; serving %t", name, got, c.want, tail.isReady())
 		}
 	}
 }

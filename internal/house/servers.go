@@ -13,7 +13,7 @@ import (
 var starters = map[string][]string{
 	"internal/devserver":         {"StartMariaDB"},
 	"internal/devserver/devtest": {"DSN", "Prefix"},
-	"internal/devcluster":        {"Start"},
+	"internal/devcluster":        {"Start", "StartSite"},
 	"tocsintest":                 {"Start"},
 }
 

@@ -17,15 +17,12 @@ import (
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
-// server is what all tests of this process share.
-var server = devserver.Shared[*devserver.PostgreSQL]{Start: devserver.StartPostgreSQL}
-
 // WithOutbox returns the cluster as a service sees it whose business database is in PostgreSQL: DB is a new one with an outbox,
 // tasks that Client adds in its transactions go through that, and nodetest.RunDue relays it. url is that of the database,
 // for pools of pgx, whose transactions tocsinpg.In takes; see Tx.
 func WithOutbox(tb testing.TB, c *tocsintest.Cluster) (with *tocsintest.Cluster, url string) {
 	tb.Helper()
-	postgres, leave, err := server.Use()
+	postgres, leave, err := devserver.SharedPostgreSQL.Use()
 	tb.Cleanup(leave)
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)

@@ -18,8 +18,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fake keeps tasks in memory. It delivers each when it is due, in a goroutine of
 // its own, while it is started.
 type fake struct {
-	mu      sync.Mutex
 	deliver func(string)
+	mu      sync.Mutex
+	started bool
 	waiting []Task
 	settled int
 	work    sync.WaitGroup
@@ -37,7 +38,7 @@ func (f *fake) Insert(_ context.Context, batch []Task) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting = append(f.waiting, batch...)
-	if f.deliver != nil {
+	if f.started {
 		f.release()
 	}
 	return nil
@@ -56,25 +57,24 @@ func (f *fake) release() {
 func (f *fake) later(body string, ahead time.Duration) {
 	time.Sleep(ahead)
 	f.mu.Lock()
-	deliver := f.deliver
 	f.settled++
 	f.mu.Unlock()
 	switch {
 	case body == f.lose:
 		return
 	case body == f.twice:
-		deliver(body)
+		f.deliver(body)
 	}
-	deliver(body)
+	f.deliver(body)
 	if f.extra != "" {
-		deliver(f.extra)
+		f.deliver(f.extra)
 	}
 }
 
-func (f *fake) Start(_ context.Context, deliver func(string)) error {
+func (f *fake) Start(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.deliver = deliver
+	f.started = true
 	f.release()
 	return nil
 }
@@ -82,9 +82,7 @@ func (f *fake) Start(_ context.Context, deliver func(string)) error {
 func (f *fake) Pause(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.eager {
-		f.deliver = nil
-	}
+	f.started = f.eager
 	return nil
 }
 
@@ -99,11 +97,15 @@ func (f *fake) Settled(context.Context) (int, error) {
 func (f *fake) Facts() Facts { return Facts{Version: "fake 1"} }
 func (f *fake) Close() error { f.work.Wait(); f.closed = true; return nil }
 
+func (f *fake) open(_ context.Context, setup Setup) (System, error) {
+	f.deliver = setup.Deliver
+	return f, nil
+}
+
 // play has one fake do a small contest.
 func play(t *testing.T, f *fake, rates ...float64) (Result, error) {
 	t.Helper()
-	open := func(context.Context, Setup) (System, error) { return f, nil }
-	r, err := Play(t.Context(), []Entry{{Name: "fake", Open: open, Batch: 7}}, Options{
+	r, err := Play(t.Context(), []Entry{{Name: "fake", Open: f.open, Batch: 7}}, Options{
 		Tasks: 50, Rates: rates, Adding: 200 * time.Millisecond, Rounds: 1, Layout: tocsin.Layout{Databases: 1, Tables: 1},
 	})
 	if !f.closed {
@@ -157,8 +159,7 @@ func TestPlayWaitsForATaskThatIsLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	f := &fake{lose: Body(60)}
-	open := func(context.Context, Setup) (System, error) { return f, nil }
-	_, err := Play(ctx, []Entry{{Name: "fake", Open: open}}, Options{
+	_, err := Play(ctx, []Entry{{Name: "fake", Open: f.open}}, Options{
 		Tasks: 50, Adding: time.Second, Rounds: 1, Layout: tocsin.Layout{Databases: 1, Tables: 1},
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {

@@ -90,12 +90,15 @@ func takeTurn(ctx context.Context, e Entry, opts Options) (f Facts, done Turn, e
 	for _, rate := range opts.Rates {
 		rows += int(rate * opts.Adding.Seconds())
 	}
-	s, err := e.Open(ctx, Setup{Layout: opts.Layout, Tasks: rows, Strict: opts.Strict})
+	t := &turn{entry: e, opts: opts}
+	t.system, err = e.Open(ctx, Setup{
+		Deliver: func(body string) { t.deal.Load().deliver(body) },
+		Layout:  opts.Layout, Tasks: rows, Strict: opts.Strict,
+	})
 	if err != nil {
 		return f, done, fmt.Errorf("%s: %w", e.Name, err)
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	t := &turn{entry: e, system: s, opts: opts}
+	defer func() { err = errors.Join(err, t.system.Close()) }()
 	err = t.play(ctx)
-	return s.Facts(), t.Turn, err
+	return t.system.Facts(), t.Turn, err
 }

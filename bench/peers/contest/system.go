@@ -17,8 +17,8 @@ type Task struct {
 type System interface {
 	// Insert stores a batch of at most Entry.Batch tasks; safe for concurrent use.
 	Insert(ctx context.Context, batch []Task) error
-	// Start lets deliveries begin: deliver is called by many goroutines.
-	Start(ctx context.Context, deliver func(body string)) error
+	// Start lets deliveries begin, to Setup.Deliver. It is called after the system was opened or paused.
+	Start(ctx context.Context) error
 	// Pause returns when no delivery is under way and none will begin before the next Start.
 	Pause(ctx context.Context) error
 	// Quiet reports whether the outcome of everything delivered is stored. It is asked every few milliseconds.
@@ -55,7 +55,8 @@ type Entry struct {
 
 // Setup is what a system has to know before it starts its servers.
 type Setup struct {
-	Layout tocsin.Layout // of Tocsin's tables
-	Tasks  int           // rows that will be stored, about: sizes memory
-	Strict bool          // every write reaches the disk before it is answered, also where the system's default is less
+	Deliver func(body string) // takes every delivery; safe for concurrent use
+	Layout  tocsin.Layout     // of Tocsin's tables
+	Tasks   int               // rows that will be stored, about: sizes memory
+	Strict  bool              // every write reaches the disk before it is answered, also where the system's default is less
 }

@@ -32,6 +32,7 @@ type turn struct {
 	next   int // number of the next task
 	done   int // tasks that should be settled by now
 	deal   atomic.Pointer[ledger]
+	runs   bool // the system delivers
 	Turn
 }
 
@@ -62,20 +63,25 @@ func (t *turn) begin(n int) *ledger {
 	return l
 }
 
-// start is Start with the ledger of the day.
+// start lets deliveries begin unless they have.
 func (t *turn) start(ctx context.Context) error {
-	return t.system.Start(ctx, func(body string) { t.deal.Load().deliver(body) })
+	if t.runs {
+		return nil
+	}
+	t.runs = true
+	return t.system.Start(ctx)
 }
 
 // pause stops deliveries. A system that was never started has yet to take up its
 // place and be paused.
 func (t *turn) pause(ctx context.Context) error {
-	if len(t.opts.Rates) == 0 {
+	if !t.runs {
 		t.begin(0)
 		if err := t.start(ctx); err != nil {
 			return err
 		}
 	}
+	t.runs = false
 	return t.system.Pause(ctx)
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -29,10 +28,10 @@ func ofType(name string) func(string, int) bool {
 	return func(typ string, _ int) bool { return typ == name }
 }
 
-// second is true for the tasks of the second server; in its second database alone, third is.
-func second(_ string, table int) bool { return table >= 8 }
+// ofSecond is true for the tasks of the second server, ofLast for those of its second database, the last of all.
+func ofSecond(_ string, table int) bool { return table/4%2 == 1 }
 
-func third(_ string, table int) bool { return table >= 8 && table < 12 }
+func ofLast(_ string, table int) bool { return table >= 12 }
 
 // receiver has the callbacks of order.close end in some way.
 func receiver(way int32) func(context.Context, *place) error {
@@ -67,17 +66,8 @@ func started(which ...int) func(context.Context, *place) error {
 	}
 }
 
-// rights gives or takes a right on the databases of the second server.
-func rights(statement string) func(context.Context, *place) error {
-	var all []string
-	for _, n := range []int{2, 3} {
-		all = append(all, strings.ReplaceAll(statement, "DB", fmt.Sprintf("%s_%d", cluster, n)))
-	}
-	return sql(all...)
-}
-
-func ofEtcd(p *place) int   { return p.etcd.Pid() }
-func ofServer(p *place) int { return p.servers[1].Pid() }
+func ofEtcd(p *place) int   { return p.site.Etcd.Pid() }
+func ofServer(p *place) int { return p.site.Servers[1].Pid() }
 
 // schedule makes one that fails each second, until it is paused.
 func schedule(ctx context.Context, p *place) error {
@@ -128,18 +118,18 @@ var faults = []fault{
 	{name: "etcd is frozen, and a node is restarted", begin: func(ctx context.Context, p *place) error {
 		return errors.Join(frozen(true, ofEtcd)(ctx, p), killed(1)(ctx, p), started(1)(ctx, p))
 	}, end: frozen(false, ofEtcd), waits: anyTask},
-	{name: "one of two servers is killed", begin: func(_ context.Context, p *place) error { return errors.Join(p.servers[1].Kill(), p.servers[1].Stop()) },
-		end: func(ctx context.Context, p *place) error { return p.startServer(ctx, 1, p.servers[1].Port()) }, waits: second},
-	{name: "one of two servers is frozen", begin: frozen(true, ofServer), end: frozen(false, ofServer), asks: top, says: "db1"},
+	{name: "one of two servers is killed", begin: func(_ context.Context, p *place) error { return p.site.StopServer(1) },
+		end: func(ctx context.Context, p *place) error { return p.site.StartServer(ctx, 1) }, waits: ofSecond},
+	{name: "one of two servers is frozen", begin: frozen(true, ofServer), end: frozen(false, ofServer), asks: top, says: "db-2"},
 	{name: "one of two servers is read-only", begin: sql("SET GLOBAL read_only = 1"), end: sql("SET GLOBAL read_only = 0"), asks: doctor, says: "^fail.*read.only"},
-	{name: "a database's layout row names another cluster", begin: sql("UPDATE faults_2.layout SET cluster_id = 'other'"),
-		end: sql("UPDATE faults_2.layout SET cluster_id = 'faults'"), waits: third},
-	{name: "the nodes' user lacks UPDATE on one server", begin: rights("REVOKE UPDATE ON DB.* FROM tocsin@'%'"),
-		end: rights("GRANT UPDATE ON DB.* TO tocsin@'%'"), asks: doctor, says: "^fail.*UPDATE"},
+	{name: "a database's layout row names another cluster", begin: sql("UPDATE toc_3.layout SET cluster_id = 'other'"),
+		end: sql("UPDATE toc_3.layout SET cluster_id = 'faults'"), waits: ofLast},
+	{name: "the nodes' user lacks UPDATE on one server", begin: sql("REVOKE UPDATE ON toc_1.* FROM tocsin@'%'", "REVOKE UPDATE ON toc_3.* FROM tocsin@'%'"),
+		end: sql("GRANT UPDATE ON toc_1.* TO tocsin@'%'", "GRANT UPDATE ON toc_3.* TO tocsin@'%'"), asks: doctor, says: "^fail.*UPDATE"},
 	{name: "no node has a biz type's secret", begin: func(ctx context.Context, p *place) error {
 		return p.apply(ctx, p.policy("sms.secret", 3, "TOCSIN_NO_SUCH_SECRET"))
 	}, end: nothing, waits: ofType("sms.secret")},
 	{name: "a schedule fails until it is paused", begin: schedule, end: nothing, asks: []string{"schedule", "show", "reports"}, says: "paused"},
-	{name: "the disk of one of two servers is full", begin: fullDisk(true), end: fullDisk(false), asks: doctor, says: "^fail.*db1.*commit"},
+	{name: "the disk of one of two servers is full", begin: fullDisk(true), end: fullDisk(false), asks: doctor, says: "^fail.*db-2.*commit"},
 	{name: "50,000 tasks are overdue", begin: backlog, end: nothing, asks: top, says: "bulk.send"},
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +23,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/dashboards"
+	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
@@ -31,7 +31,7 @@ import (
 const (
 	shortest = 8 * time.Second  // a window
 	scrapes  = time.Second      // between two looks of Prometheus
-	cluster  = "faults"         // its id, and the prefix of its databases
+	cluster  = "faults"         // its id
 	every    = time.Second / 10 // between two tasks of each biz type
 )
 
@@ -42,9 +42,8 @@ var groups = [...]string{"callback", "callback", "mail"}
 type place struct {
 	opts     options
 	dir      string
-	servers  [2]*devserver.MariaDB
-	admins   [2]*sqlx.DB // root on each server
-	etcd     *devserver.Etcd
+	site     *devcluster.Site // two servers: the databases 0 and 2, and 1 and 3
+	admins   [2]*sqlx.DB      // root on each server
 	receiver *httptest.Server
 	fails    atomic.Int32         // what the receiver does with biz type order.close: 0 accept, 1 fail, 2 hang, 3 refuse
 	disk     *devserver.SmallDisk // for the binary log of the second server; nil: there is none
@@ -53,8 +52,7 @@ type place struct {
 	logs     [len(groups)]bytes.Buffer
 	watcher  *devserver.Prometheus
 	prom     promv1.API
-	pager    pager
-	cfg      tocsin.Config
+	pager    *devserver.Prometheus // Alertmanager
 	client   *tocsin.Client
 
 	mu    sync.Mutex
@@ -79,21 +77,23 @@ func (p *place) start(ctx context.Context) (err error) {
 	if p.disk, err = devserver.MountSmallDisk(p.diskDir()); err != nil {
 		fmt.Fprintln(os.Stderr, "The fault \"the disk is full\" can't be played:", err)
 	}
-	if p.etcd, err = devserver.StartEtcd(ctx, devserver.EtcdConfig{}); err != nil {
+	const pool, log = 64 << 20, 32 << 20
+	p.site, err = devcluster.StartSite(ctx, devcluster.SiteOptions{
+		Config:  tocsin.Config{Cluster: cluster, Layout: tocsin.Layout{Databases: 4, Tables: 4}},
+		Name:    "db",
+		Servers: []devserver.MariaDBConfig{{Memory: pool, RedoLog: log}, {Memory: pool, RedoLog: log, Args: p.disk.Args()}},
+		Etcd:    &devserver.EtcdConfig{},
+	})
+	if err != nil {
 		return err
 	}
-	p.cfg = tocsin.Config{Cluster: cluster, Layout: tocsin.Layout{Databases: 4, Tables: 4, Prefix: cluster}}
-	for i := range p.servers {
-		if err := p.startServer(ctx, i, 0); err != nil {
-			return err
-		}
-		dsn := fmt.Sprintf("tocsin@tcp(127.0.0.1:%d)/", p.servers[i].Port())
-		p.cfg.Servers = append(p.cfg.Servers, tocsin.Server{Name: fmt.Sprintf("db%d", i), DSN: dsn, Databases: []int{2 * i, 2*i + 1}})
+	for i, server := range p.site.Servers {
 		if err := p.grant(ctx, i); err != nil {
 			return err
 		}
+		p.site.Config.Servers[i].DSN = fmt.Sprintf("tocsin@tcp(%s)/", server.Endpoint())
 	}
-	if _, err := ddl.Apply(ctx, p.cfg, ddl.Options{}); err != nil {
+	if _, err := ddl.Apply(ctx, p.site.Config, ddl.Options{}); err != nil {
 		return err
 	}
 	p.receiver = httptest.NewServer(http.HandlerFunc(p.receive))
@@ -103,31 +103,22 @@ func (p *place) start(ctx context.Context) (err error) {
 	if err := p.startNodes(); err != nil {
 		return err
 	}
-	if p.client, err = tocsin.Open(ctx, p.cfg); err != nil {
+	if p.client, err = tocsin.Open(ctx, p.site.Config); err != nil {
 		return err
 	}
 	return p.watch(ctx)
-}
-
-func (p *place) startServer(ctx context.Context, i, port int) (err error) {
-	cfg := devserver.MariaDBConfig{Dir: filepath.Join(p.dir, fmt.Sprint("db", i)), Port: port, Memory: 64 << 20, RedoLog: 32 << 20}
-	if i == 1 {
-		cfg.Args = p.disk.Args()
-	}
-	p.servers[i], err = devserver.StartMariaDB(ctx, cfg)
-	return err
 }
 
 func (p *place) diskDir() string { return filepath.Join(p.dir, "disk") }
 
 // grant makes the user of nodes and clients, with rights on each database, so that a right can be taken away from one.
 func (p *place) grant(ctx context.Context, i int) (err error) {
-	if p.admins[i], err = sqlx.Open("mysql", p.servers[i].DSN()); err != nil {
+	if p.admins[i], err = sqlx.Open("mysql", p.site.Servers[i].DSN()); err != nil {
 		return err
 	}
 	statements := []string{"CREATE USER tocsin@'%'"}
-	for _, n := range p.cfg.Servers[i].Databases {
-		statements = append(statements, fmt.Sprintf("GRANT ALL ON %s.* TO tocsin@'%%'", p.cfg.Layout.Database(n)))
+	for _, n := range p.site.Config.Servers[i].Databases {
+		statements = append(statements, fmt.Sprintf("GRANT ALL ON %s.* TO tocsin@'%%'", p.site.Config.Layout.Database(n)))
 	}
 	return p.exec(ctx, i, statements...)
 }
@@ -160,7 +151,7 @@ func (p *place) policies() []biztype.Policy {
 }
 
 func (p *place) apply(ctx context.Context, policies ...biztype.Policy) error {
-	_, err := biztype.Apply(ctx, p.cfg, policies)
+	_, err := biztype.Apply(ctx, p.site.Config, policies)
 	return err
 }
 
@@ -181,11 +172,7 @@ func (p *place) receive(w http.ResponseWriter, r *http.Request) {
 
 // startNodes writes the config and starts all nodes on addresses of their own.
 func (p *place) startNodes() error {
-	config := fmt.Sprintf("cluster: %s\nlayout: {databases: 4, tables: 4, prefix: %s}\netcd: {endpoints: [%q]}\nservers:\n", cluster, cluster, p.etcd.Endpoint())
-	for i, s := range p.cfg.Servers {
-		config += fmt.Sprintf("  - {name: %s, dsn: %q, databases: [%d, %d]}\n", s.Name, s.DSN, 2*i, 2*i+1)
-	}
-	if err := os.WriteFile(p.config(), []byte(config), 0o600); err != nil {
+	if err := p.site.WriteConfig(p.config()); err != nil {
 		return err
 	}
 	for i := range groups {
@@ -214,7 +201,7 @@ func (p *place) killNode(i int) error {
 // watch starts Alertmanager, and Prometheus with the shortened rules.
 func (p *place) watch(ctx context.Context) (err error) {
 	p.told = map[string]bool{}
-	if err := p.startAlertmanager(ctx); err != nil {
+	if err := p.startPager(ctx); err != nil {
 		return err
 	}
 	if err := dashboards.CopyRules(p.opts.rules, p.dir, func(text string) string { return shorten(text, p.opts.factor, shortest) }); err != nil {
@@ -223,7 +210,7 @@ func (p *place) watch(ctx context.Context) (err error) {
 	text := fmt.Sprintf("global: {scrape_interval: %s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%q]\n"+
 		"alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}\nscrape_configs:\n"+
 		"  - job_name: tocsin\n    static_configs: [{targets: [%s], labels: {cluster: %s}}]\n",
-		scrapes, filepath.Join(p.dir, "*.rules.yaml"), p.pager.address, strings.Join(p.pages[:], ", "), cluster)
+		scrapes, filepath.Join(p.dir, "*.rules.yaml"), p.pager.Endpoint(), strings.Join(p.pages[:], ", "), cluster)
 	if p.watcher, err = devserver.StartPrometheus(ctx, devserver.PrometheusConfig{Text: text}); err != nil {
 		return err
 	}
@@ -280,17 +267,13 @@ func (p *place) stop() {
 	if p.client != nil {
 		_ = p.client.Close()
 	}
-	if p.watcher != nil {
-		_ = p.watcher.Stop()
-	}
-	p.pager.stop()
-	for i := range p.servers {
-		if p.servers[i] != nil {
-			_ = errors.Join(p.servers[i].Kill(), p.servers[i].Stop())
+	for _, server := range []*devserver.Prometheus{p.watcher, p.pager} {
+		if server != nil {
+			_ = server.Stop()
 		}
 	}
-	if p.etcd != nil {
-		_ = p.etcd.Stop()
+	if p.site != nil {
+		_ = p.site.Stop()
 	}
 	if p.receiver != nil {
 		p.receiver.CloseClientConnections()

@@ -9,7 +9,6 @@
 package devtest
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -25,16 +24,6 @@ const EnvDSN = "TOCSIN_TEST_DSN"
 
 // startTimeout bounds the start of a server, on a machine that has other things to do as well.
 const startTimeout = 3 * time.Minute
-
-var (
-	mariadb = devserver.Shared[*devserver.MariaDB]{Start: func(ctx context.Context) (*devserver.MariaDB, error) {
-		return devserver.StartMariaDB(ctx, devserver.MariaDBConfig{})
-	}}
-	etcd = devserver.Shared[*devserver.Etcd]{Start: func(ctx context.Context) (*devserver.Etcd, error) {
-		return devserver.StartEtcd(ctx, devserver.EtcdConfig{})
-	}}
-	postgres = devserver.Shared[*devserver.PostgreSQL]{Start: devserver.StartPostgreSQL}
-)
 
 // Main runs the tests, stops the servers they used, fails if a goroutine is left, and exits.
 func Main(m *testing.M) { os.Exit(run(m)) }
@@ -63,7 +52,7 @@ func DSN(tb testing.TB) string {
 	if dsn := os.Getenv(EnvDSN); dsn != "" {
 		return dsn
 	}
-	m, _, err := mariadb.Use() // until Main stops it
+	m, _, err := devserver.SharedMariaDB.Use() // until Main stops it
 	if err != nil {
 		tb.Fatalf("%v (or set %s)", err, EnvDSN)
 	}
@@ -77,7 +66,7 @@ func FreeAddress() string { return fmt.Sprintf("127.0.0.1:%d", devserver.FreePor
 // Etcd returns the endpoint, "127.0.0.1:port", of the etcd shared by all tests of this process.
 func Etcd(tb testing.TB) string {
 	tb.Helper()
-	e, _, err := etcd.Use() // until Main stops it
+	e, _, err := devserver.SharedEtcd.Use() // until Main stops it
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -88,7 +77,7 @@ func Etcd(tb testing.TB) string {
 // always there, and others that the tests make.
 func PostgreSQL(tb testing.TB, database string) string {
 	tb.Helper()
-	p, _, err := postgres.Use() // until Main stops it
+	p, _, err := devserver.SharedPostgreSQL.Use() // until Main stops it
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// Proxy stands between a client and a server and breaks connections at a statement. Safe for concurrent use.
+// Proxy is a Relay that breaks connections at a statement. Safe for concurrent use.
 type Proxy struct {
-	listener net.Listener
-	target   string
+	relay *Relay
 
 	mu     sync.Mutex
 	match  []byte // in the statement to break at; nil: none
@@ -38,18 +37,15 @@ func NewProxy(tb testing.TB, dsn string) (*Proxy, string) {
 	if target == "" {
 		tb.Skip("the test server is not reached by TCP")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := &Proxy{listener: listener, target: target}
-	var group sync.WaitGroup
-	group.Go(func() { p.accept(&group) })
-	tb.Cleanup(func() {
-		_ = listener.Close()
-		group.Wait()
+	p := &Proxy{}
+	p.relay = newRelay(tb, target, func(client, server net.Conn) (up, back func()) {
+		if p.isDown() {
+			_ = client.Close()
+		}
+		l := &link{proxy: p, client: client, server: server}
+		return l.up, l.answers
 	})
-	return p, strings.Replace(dsn, target, listener.Addr().String(), 1)
+	return p, strings.Replace(dsn, target, p.relay.Addr, 1)
 }
 
 // AtCommit matches a COMMIT sent on its own. Without its first byte it would also match the settings of a new session.
@@ -116,17 +112,7 @@ func (p *Proxy) Breaks() int {
 }
 
 // LeadTo makes new connections reach the server of another DSN.
-func (p *Proxy) LeadTo(dsn string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.target = address(dsn)
-}
-
-func (p *Proxy) behind() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.target
-}
+func (p *Proxy) LeadTo(dsn string) { p.relay.aim(address(dsn)) }
 
 // address returns the part of a DSN in tcp(...), or "".
 func address(dsn string) string {
@@ -141,26 +127,6 @@ func (p *Proxy) isDown() bool {
 	return p.down
 }
 
-func (p *Proxy) accept(group *sync.WaitGroup) {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", p.behind())
-		if err != nil || p.isDown() {
-			_ = client.Close()
-			if err == nil {
-				_ = server.Close()
-			}
-			continue
-		}
-		l := &link{proxy: p, client: client, server: server}
-		group.Go(l.up)
-		group.Go(l.answers)
-	}
-}
-
 // link is one connection.
 type link struct {
 	proxy          *Proxy
@@ -170,14 +136,8 @@ type link struct {
 	wait           <-chan struct{} // the next answer is passed on when this is closed; nil: at once
 }
 
-func (l *link) close() {
-	_ = l.client.Close()
-	_ = l.server.Close()
-}
-
 // up carries what the client sends.
 func (l *link) up() {
-	defer l.close()
 	buf := make([]byte, 1<<20)
 	for {
 		n, err := l.client.Read(buf)
@@ -202,7 +162,6 @@ func (l *link) up() {
 
 // answers carries what the server sends.
 func (l *link) answers() {
-	defer l.close()
 	_, _ = io.Copy(writer(func(b []byte) (int, error) {
 		l.mu.Lock()
 		cut, wait := l.cut, l.wait

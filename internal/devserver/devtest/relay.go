@@ -11,7 +11,8 @@ import (
 type Relay struct {
 	Addr string // where it listens
 
-	group sync.WaitGroup // accept and copy
+	group sync.WaitGroup                                  // accept and what link returns
+	link  func(client, server net.Conn) (up, back func()) // carry one connection each way, until either side ends
 
 	mu       sync.Mutex
 	target   string
@@ -22,7 +23,14 @@ type Relay struct {
 // NewRelay starts a relay to the server at target, "127.0.0.1:port". It ends with the test.
 func NewRelay(tb testing.TB, target string) *Relay {
 	tb.Helper()
-	r := &Relay{Addr: "127.0.0.1:0", target: target}
+	return newRelay(tb, target, func(client, server net.Conn) (up, back func()) {
+		return func() { _, _ = io.Copy(server, client) }, func() { _, _ = io.Copy(client, server) }
+	})
+}
+
+func newRelay(tb testing.TB, target string, link func(client, server net.Conn) (up, back func())) *Relay {
+	tb.Helper()
+	r := &Relay{Addr: "127.0.0.1:0", target: target, link: link}
 	r.Mend(tb)
 	tb.Cleanup(func() {
 		r.Cut()
@@ -62,10 +70,15 @@ func (r *Relay) Mend(tb testing.TB) {
 func (r *Relay) LeadTo(tb testing.TB, target string) {
 	tb.Helper()
 	r.Cut()
-	r.mu.Lock()
-	r.target = target
-	r.mu.Unlock()
+	r.aim(target)
 	r.Mend(tb)
+}
+
+// aim makes new connections reach another server.
+func (r *Relay) aim(target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = target
 }
 
 func (r *Relay) accept(listener net.Listener) {
@@ -86,7 +99,7 @@ func (r *Relay) accept(listener net.Listener) {
 	}
 }
 
-// carry copies both ways until either side ends, unless the relay has been cut since listener accepted client.
+// carry links both ways until either side ends, unless the relay has been cut since listener accepted client.
 func (r *Relay) carry(listener net.Listener, client, server net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,8 +109,9 @@ func (r *Relay) carry(listener net.Listener, client, server net.Conn) {
 		return
 	}
 	r.conns = append(r.conns, both...)
-	r.group.Go(func() { _, _ = io.Copy(client, server); closeAll(both) })
-	r.group.Go(func() { _, _ = io.Copy(server, client); closeAll(both) })
+	up, back := r.link(client, server)
+	r.group.Go(func() { up(); closeAll(both) })
+	r.group.Go(func() { back(); closeAll(both) })
 }
 
 func closeAll(conns []net.Conn) {

@@ -1,4 +1,4 @@
-package asynqpeer
+package main
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package beanstalkpeer
+package main
 
 import (
 	"strings"
@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/bench/peers/contest"
-	"github.com/tocsinhq/tocsin/bench/peers/daemon"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
 // connect dials a beanstalkd of the test's own.
 func connect(t *testing.T) *wire {
 	t.Helper()
-	s, err := daemon.StartBeanstalkd(t.Context(), usualSync)
+	s, err := devserver.StartBeanstalkd(t.Context(), beanstalkSync)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := dial(t.Context(), s.Addr())
+	w, err := dial(t.Context(), s.Endpoint())
 	if err != nil {
 		t.Fatal(err)
 	}

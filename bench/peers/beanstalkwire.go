@@ -1,4 +1,4 @@
-package beanstalkpeer
+package main
 
 import (
 	"bufio"

@@ -1,21 +1,11 @@
-// Package riverpeer has River on a private PostgreSQL take part in a contest.
-//
-// It is tuned as River's documentation and its own benchmark have it: many
-// workers, a short cooldown between fetches, a short poll; completions are
-// written in batches, as they are by default. Jobs are stored by InsertManyFast,
-// which uses COPY. River makes scheduled jobs available up to 5 s ahead, every
-// 5 s, which cannot be set; a job that is due sooner than that may be late by the
-// rest of the 5 s, so the contest's are due later.
-//
-// A failure of either, or of the connection, is an error of the call that meets
-// it; River itself retries what it does in the background.
-package riverpeer
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,63 +17,73 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/tocsinhq/tocsin/bench/peers/contest"
-	"github.com/tocsinhq/tocsin/bench/peers/daemon"
+	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
-// The settings of the client and of the server.
+// The settings of River's clients and of their server.
 const (
-	clients  = 2    // one fetches with one statement at a time, which one CPU bounds
-	workers  = 1000 // of a client
-	cooldown = 2 * time.Millisecond
-	poll     = 5 * time.Millisecond
-	conns    = 32
-	events   = 100_000 // of completions that wait to be counted
+	riverClients  = 2    // one fetches with one statement at a time, which one CPU bounds
+	riverWorkers  = 1000 // of a client
+	riverCooldown = 2 * time.Millisecond
+	riverPoll     = 5 * time.Millisecond
+	riverConns    = 32
+	riverEvents   = 100_000 // of completions that wait to be counted
 )
 
-var serverSettings = []string{"shared_buffers=1GB", "max_wal_size=4GB", "max_connections=100"}
+var (
+	riverSettings   = []string{"shared_buffers=1GB", "max_wal_size=4GB", "max_connections=100"}
+	durableSettings = []string{"fsync=on", "full_page_writes=on", "synchronous_commit=on"}
+)
 
-// Entry is River's part in a contest.
-func Entry() contest.Entry { return contest.Entry{Name: "river", Open: open} }
-
-// args are a job's.
-type args struct {
+// riverArgs are a job's.
+type riverArgs struct {
 	Body string `json:"body"`
 }
 
 // Kind names the job's kind to River.
-func (args) Kind() string { return "contest" }
+func (riverArgs) Kind() string { return "contest" }
 
-// peer is one with its server.
-type peer struct {
-	river.WorkerDefaults[args]
-	server    *daemon.Server
+// riverPeer is River on a private PostgreSQL.
+//
+// It is tuned as River's documentation and its own benchmark have it: many
+// workers, a short cooldown between fetches, a short poll; completions are
+// written in batches, as they are by default. Jobs are stored by InsertManyFast,
+// which uses COPY. River makes scheduled jobs available up to 5 s ahead, every
+// 5 s, which cannot be set; a job that is due sooner than that may be late by the
+// rest of the 5 s, so the contest's are due later.
+//
+// A failure of either, or of the connection, is an error of the call that meets
+// it; River itself retries what it does in the background.
+type riverPeer struct {
+	river.WorkerDefaults[riverArgs]
+	server    *devserver.PostgreSQL
+	deliver   func(string)
 	pool      *pgxpool.Pool
 	inserter  *river.Client[pgx.Tx]
 	at        []*river.Client[pgx.Tx] // work; empty while paused
-	deliver   atomic.Pointer[func(string)]
 	delivered atomic.Int64
 	completed atomic.Int64
 	counting  sync.WaitGroup
 	cancels   []func() // end the subscriptions
 }
 
-func open(ctx context.Context, _ contest.Setup) (contest.System, error) {
-	p := &peer{}
+func openRiver(ctx context.Context, setup contest.Setup) (contest.System, error) {
+	p := &riverPeer{deliver: setup.Deliver}
 	if err := p.open(ctx); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
-func (p *peer) open(ctx context.Context) (err error) {
-	if p.server, err = daemon.StartPostgres(ctx, serverSettings...); err != nil {
+func (p *riverPeer) open(ctx context.Context) (err error) {
+	if p.server, err = devserver.StartPostgreSQL(ctx, slices.Concat(durableSettings, riverSettings)...); err != nil {
 		return err
 	}
-	cfg, err := pgxpool.ParseConfig(daemon.PostgresURL(p.server.Addr()))
+	cfg, err := pgxpool.ParseConfig(p.server.URL("postgres"))
 	if err != nil {
 		return err
 	}
-	cfg.MaxConns = conns
+	cfg.MaxConns = riverConns
 	if p.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return err
 	}
@@ -102,29 +102,25 @@ func (p *peer) open(ctx context.Context) (err error) {
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // Insert stores the batch by COPY.
-func (p *peer) Insert(ctx context.Context, batch []contest.Task) error {
+func (p *riverPeer) Insert(ctx context.Context, batch []contest.Task) error {
 	params := make([]river.InsertManyParams, len(batch))
 	for i, t := range batch {
-		params[i] = river.InsertManyParams{Args: args{t.Body}, InsertOpts: &river.InsertOpts{ScheduledAt: t.Due}}
+		params[i] = river.InsertManyParams{Args: riverArgs{t.Body}, InsertOpts: &river.InsertOpts{ScheduledAt: t.Due}}
 	}
 	_, err := p.inserter.InsertManyFast(ctx, params)
 	return err
 }
 
 // Work is called by River for each job.
-func (p *peer) Work(_ context.Context, job *river.Job[args]) error {
-	(*p.deliver.Load())(job.Args.Body)
+func (p *riverPeer) Work(_ context.Context, job *river.Job[riverArgs]) error {
+	p.deliver(job.Args.Body)
 	p.delivered.Add(1)
 	return nil
 }
 
-// Start begins deliveries with new clients, unless some are at work.
-func (p *peer) Start(ctx context.Context, deliver func(string)) error {
-	p.deliver.Store(&deliver)
-	if len(p.at) > 0 {
-		return nil
-	}
-	for range clients {
+// Start begins deliveries with new clients.
+func (p *riverPeer) Start(ctx context.Context) error {
+	for range riverClients {
 		if err := p.startClient(ctx); err != nil {
 			return err
 		}
@@ -133,18 +129,18 @@ func (p *peer) Start(ctx context.Context, deliver func(string)) error {
 }
 
 // startClient begins deliveries with one more client.
-func (p *peer) startClient(ctx context.Context) error {
+func (p *riverPeer) startClient(ctx context.Context) error {
 	all := river.NewWorkers()
 	river.AddWorker(all, p)
 	client, err := river.NewClient(riverpgxv5.New(p.pool), &river.Config{
-		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}},
-		FetchCooldown: cooldown, FetchPollInterval: poll, Workers: all, Logger: silent(),
+		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: riverWorkers}},
+		FetchCooldown: riverCooldown, FetchPollInterval: riverPoll, Workers: all, Logger: silent(),
 	})
 	if err != nil {
 		return err
 	}
 	completions, cancel := client.SubscribeConfig(&river.SubscribeConfig{
-		ChanSize: events, Kinds: []river.EventKind{river.EventKindJobCompleted},
+		ChanSize: riverEvents, Kinds: []river.EventKind{river.EventKindJobCompleted},
 	})
 	p.counting.Go(func() {
 		for range completions {
@@ -156,7 +152,7 @@ func (p *peer) startClient(ctx context.Context) error {
 }
 
 // Pause ends the clients that work; jobs in hand are finished first.
-func (p *peer) Pause(ctx context.Context) error {
+func (p *riverPeer) Pause(ctx context.Context) error {
 	var errs []error
 	for _, client := range p.at {
 		errs = append(errs, client.Stop(ctx))
@@ -170,32 +166,32 @@ func (p *peer) Pause(ctx context.Context) error {
 }
 
 // Quiet compares deliveries to the completions that River says it has stored.
-func (p *peer) Quiet(context.Context) (bool, error) {
+func (p *riverPeer) Quiet(context.Context) (bool, error) {
 	return p.completed.Load() == p.delivered.Load(), nil
 }
 
-// countSQL counts the jobs that are done; River keeps them for a day.
-const countSQL = "SELECT count(*) FROM river_job WHERE state = 'completed'"
+// completedSQL counts the jobs that are done; River keeps them for a day.
+const completedSQL = "SELECT count(*) FROM river_job WHERE state = 'completed'"
 
 // Settled counts jobs in the table.
-func (p *peer) Settled(ctx context.Context) (n int, err error) {
-	err = p.pool.QueryRow(ctx, countSQL).Scan(&n)
+func (p *riverPeer) Settled(ctx context.Context) (n int, err error) {
+	err = p.pool.QueryRow(ctx, completedSQL).Scan(&n)
 	return n, err
 }
 
 // Facts says what was measured.
-func (p *peer) Facts() contest.Facts {
+func (p *riverPeer) Facts() contest.Facts {
 	return contest.Facts{
 		Version:    "River " + contest.Library("github.com/riverqueue/river") + ", " + p.server.Version(),
 		Durability: "PostgreSQL's log is flushed at every commit (fsync=on, synchronous_commit=on)",
 		Tuning: fmt.Sprintf("%d clients, MaxWorkers %d each, FetchCooldown %s, FetchPollInterval %s, %d connections, batched completions, InsertManyFast; %v",
-			clients, workers, cooldown, poll, conns, serverSettings),
+			riverClients, riverWorkers, riverCooldown, riverPoll, riverConns, riverSettings),
 		Settled: "as many completion events as deliveries, which River sends once they are stored; then rows with state 'completed' are counted",
 	}
 }
 
 // Close ends client, pool and server.
-func (p *peer) Close() error {
+func (p *riverPeer) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	errs := []error{p.Pause(ctx)}

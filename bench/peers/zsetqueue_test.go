@@ -1,36 +1,26 @@
-package zsetpeer
+package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
-
-	"github.com/tocsinhq/tocsin/bench/peers/daemon"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // openQueue makes a queue on a Redis of its own.
 func openQueue(t *testing.T, within time.Duration, tries int) *queue {
 	t.Helper()
-	s, err := daemon.StartRedis(t.Context(), "everysec")
+	s, err := startRedis(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := s.Stop(); err != nil {
+		if err := errors.Join(s.client.Close(), s.Stop()); err != nil {
 			t.Error(err)
 		}
 	})
-	return newQueue(client, within, tries)
+	return newQueue(s.client, within, tries)
 }
 
 // holds wants so many in each set.

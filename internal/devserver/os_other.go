@@ -5,6 +5,7 @@ package devserver
 import (
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // tryLock always succeeds: without flock two servers in one folder are for the user to avoid.
@@ -15,3 +16,9 @@ func isOurs(fs.FileInfo) bool { return false }
 
 // fileLimit returns what most systems allow.
 func fileLimit() int { return defaultFiles }
+
+// explainListen takes every failed listen for a port in use.
+func explainListen(error) error { return ErrPortInUse }
+
+// notRoot leaves the child to the user of this process.
+func notRoot(string) (*syscall.SysProcAttr, error) { return nil, nil }
