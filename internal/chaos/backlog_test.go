@@ -65,7 +65,7 @@ func (s *scenario) pauseTypes(ctx context.Context, paused bool) {
 func (s *scenario) addDue(ctx context.Context, drafts []draft) {
 	kinds := []string{"plain", "plain", "strict", "hook"}
 	for i := range drafts {
-		drafts[i] = s.ledger.newTask(kinds[i%len(kinds)], time.Now(), Work{Fail: i % 10 / 9})
+		drafts[i] = s.log.newTask(kinds[i%len(kinds)], time.Now(), Work{Fail: i % 10 / 9})
 	}
 	for from := 0; from < len(drafts); from += 1000 {
 		s.addAll(ctx, drafts[from:min(from+1000, len(drafts))])
@@ -95,7 +95,8 @@ func (s *scenario) changeAny(ctx context.Context, drafts []draft) {
 	for _, i := range rand.Perm(len(drafts))[:len(drafts)/3] {
 		e := drafts[i].entry
 		g.Go(func() error {
-			s.ask(ctx, e, op{Cancel: i%2 == 0, Due: time.Now().Add(2 * time.Second).Truncate(time.Millisecond)})
+			kind := []string{opCancel, opReschedule}[i%2]
+			s.ask(ctx, e, op{Kind: kind, Due: time.Now().Add(2 * time.Second).Truncate(time.Millisecond)})
 			return nil
 		})
 	}

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -77,15 +76,17 @@ func (s second) swept() bool {
 // delays reports whether the incident may delay the tasks of a place: a fault of
 // another server or database must not.
 func (i incident) delays(at place) bool {
-	switch i.Fault {
-	case CutNode:
-		return i.Server == at.server
-	case KillServer, ReadOnly, MoveServer, CutServer, SlowServer, Reset, LockTable, SickServer, FreezeServer, WrongCluster, NoLayout:
+	switch i.Fault.target() {
+	case ofNode:
+		return i.Fault != CutNode || i.Server == at.server
+	case ofServer, ofDatabase:
 		return i.harms(at)
-	case LowSweep, KillSweep, TwoRelays, KillShop:
-		return false
+	case ofShop:
+		return i.Shop+1 == at.shop
+	case ofEtcd, ofActive:
+		return true
 	}
-	return true
+	return false
 }
 
 // hits reports whether the fault is one of these, on the seat of a node.
@@ -100,13 +101,11 @@ func (i incident) hits(node string, faults ...Fault) bool {
 
 // harms reports whether it is a fault of this server or database, for everybody.
 func (i incident) harms(at place) bool {
-	switch i.Fault {
-	case KillServer, ReadOnly, MoveServer, CutServer, SlowServer, Reset, LockTable, SickServer, FreezeServer:
+	switch i.Fault.target() {
+	case ofServer:
 		return i.Server == at.server
-	case WrongCluster, NoLayout:
+	case ofDatabase:
 		return i.Database == at.database
 	}
 	return false
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

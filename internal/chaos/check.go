@@ -33,35 +33,7 @@ func (d delivery) before(usual time.Duration) time.Duration {
 // crashesMost is after how many crashes a task is buried.
 const crashesMost = 5
 
-// The promises whose breach means a lost task.
-const (
-	promiseStored    = "an acknowledged add is stored"
-	promiseEnds      = "a task ends"
-	promiseDelivered = "what is done was delivered"
-)
-
-// evidence is all that is known at the end of a run.
-type evidence struct {
-	opts       Options
-	entries    map[uint64]*entry
-	rows       map[uint64]row
-	doubles    []row // of a biz_id that had one already
-	deliveries map[tocsin.JobID][]delivery
-	incidents  []incident
-	finals     map[tocsin.JobID]row // final states seen during the run
-	intrusions []intrusion
-	place      func(table int) place
-	sold       *sold      // nil: there are no outboxes
-	table      *timetable // nil: there are no schedules
-}
-
-// Breach is a promise that was broken, with all that is known of the task.
-type Breach struct {
-	Promise string
-	Trace   string
-}
-
-// verdict collects what the checks find.
+// verdict asks for each promise, and collects the answers.
 type verdict struct {
 	*evidence
 	report *Report
@@ -69,37 +41,33 @@ type verdict struct {
 
 // check holds every promise against the evidence.
 func (e *evidence) check() *Report {
-	v := verdict{e, &Report{Words: map[string]int{}, Again: map[string]int{}, States: map[string]int{}}}
-	for _, d := range e.doubles {
-		v.report.breach("one row a task", d.String())
-	}
-	for _, task := range e.entries {
-		v.task(task)
-	}
+	v := verdict{e, newReport()}
+	v.tasks()
 	v.sales()
 	v.timetables()
 	v.strangers()
 	v.closed()
-	v.report.finish()
+	v.measured()
+	for _, i := range v.incidents {
+		v.report.count(lineFaults, string(i.Fault))
+	}
+	for _, times := range v.report.Times {
+		slices.Sort(times)
+	}
 	return v.report
 }
 
 // strangers are deliveries of tasks that no table has.
 func (v verdict) strangers() {
 	known := map[tocsin.JobID]bool{}
-	for _, r := range v.rows {
-		known[r.JobID] = true
-	}
-	if v.sold != nil {
-		for _, rows := range v.sold.rows {
-			for _, r := range rows {
-				known[r.JobID] = true
-			}
+	for _, rows := range v.rows {
+		for _, r := range rows {
+			known[r.JobID] = true
 		}
 	}
 	for id, all := range v.deliveries {
-		if !known[id] && !v.table.has(id) {
-			v.report.breach("what is delivered was stored", fmt.Sprintf("job_id %s: %v", id, all))
+		if !known[id] && v.runs[id] == nil {
+			v.report.breach(promiseKnown, fmt.Sprintf("job_id %s: %v", id, all))
 		}
 		v.report.Deliveries += len(all)
 	}
@@ -110,7 +78,7 @@ func (v verdict) strangers() {
 func (v verdict) closed() {
 	for _, i := range v.incidents {
 		if i.Fault == WrongCluster || i.Fault == NoLayout {
-			v.report.Closed++
+			v.report.count(lineClosed, "in all")
 		}
 	}
 	for _, w := range v.intrusions {
@@ -118,38 +86,58 @@ func (v verdict) closed() {
 			return (i.Fault == FreezeNode || i.Fault == CutNode && i.Server == w.Server) && i.touches(w.from, w.to, 0)
 		}
 		if slices.ContainsFunc(v.incidents, held) {
-			v.report.HeldBack++
+			v.report.count(lineClosed, "written to by a node that was frozen or cut off")
 			continue
 		}
-		v.report.breach("a wrong database takes no write", w.String())
+		v.report.breach(promiseClosed, w.intrusion())
 	}
 }
 
-// task checks one task.
-func (v verdict) task(e *entry) {
-	r, stored := v.rows[e.BizID]
-	v.report.Words[string(e.Word)]++
-	if !stored {
-		if e.Word == acknowledged {
-			v.breach(e, nil, nil, promiseStored)
-		}
-		return
-	}
-	of := v.deliveries[r.JobID]
-	v.report.States[r.Status.String()]++
+// task is one task as the checks see it, whoever asked for it.
+type task struct {
+	about    fmt.Stringer // what was asked
+	typ      string
+	attempts int   // after how many it is dead
+	asks     []*op // the add, and the reschedules that may have taken hold
+	shop     int   // the business server that asked for it, counted from one; 0: none
+	seen     []row // final states before the last
+	row      row
+	of       []delivery
+}
+
+// asked is the operation that a version of the task is of.
+func (t task) asked(version uint32) *op { return t.asks[min(int(version), len(t.asks)-1)] }
+
+// at is where the task is kept, and came from.
+func (v verdict) at(t task) place {
+	at := v.opts.placeOf(t.row.JobID.Table())
+	at.shop = t.shop
+	return at
+}
+
+// fate checks how a task ended, but for why it was cancelled, and its deliveries.
+func (v verdict) fate(t task) {
+	v.report.count(lineFinal, t.row.Status.String())
+	well := func(d delivery) bool { return d.OK && d.Version == t.row.Version }
 	switch {
-	case e.Word == refusedWord || e.Word == rolledBack:
-		v.breach(e, &r, of, "a refused add is not stored")
-	case e.JobID != 0 && e.JobID != r.JobID:
-		v.breach(e, &r, of, "an add is stored once, under the id it was given")
+	case !t.row.Status.Final():
+		v.breach(t, promiseEnds)
+	case t.row.Status == tocsin.Done && !slices.ContainsFunc(t.of, well):
+		v.breach(t, promiseDelivered)
+	case t.row.Status == tocsin.Dead && t.row.Attempts < t.attempts && t.row.Crashes < crashesMost:
+		v.breach(t, promiseLastTry)
 	}
-	v.state(e, r, of)
-	v.change(e, r, of)
-	v.times(e, r, of)
-	v.twice(e, r, of)
-	if before, seen := v.finals[r.JobID]; seen && !sameEnd(before, r) {
-		v.breach(e, &r, of, "a final state stays: was "+before.String())
+	if t.row.Status == tocsin.Done && v.overcounted(t) {
+		v.breach(t, promiseAttempts)
 	}
+	now := t.row
+	for _, before := range slices.Backward(t.seen) {
+		if !sameEnd(before, now) {
+			v.breach(t, promiseOneEnd)
+		}
+		now = before
+	}
+	v.twice(t)
 }
 
 // sameEnd allows the one change of a final state that the writes allow: a success
@@ -158,58 +146,29 @@ func sameEnd(before, now row) bool {
 	return before.Status == now.Status && before.Action.Equal(now.Action) || before.Status == tocsin.Dead && now.Status == tocsin.Done
 }
 
-// state checks how the task ended.
-func (v verdict) state(e *entry, r row, of []delivery) {
-	switch r.Status {
-	case tocsin.Done:
-		v.done(e, r, of)
-	case tocsin.Cancelled:
-		if e.Change == nil || !e.Change.Cancel || !e.Change.maybe() {
-			v.breach(e, &r, of, "nobody cancels but the user")
-		}
-	case tocsin.Dead:
-		if r.Attempts < attempts && r.Crashes < crashesMost && e.Do != doGone {
-			v.breach(e, &r, of, "a task is buried after its last attempt or fifth crash only")
-		}
-	default:
-		v.breach(e, &r, of, promiseEnds)
-	}
-}
-
-// done checks that a delivery stands behind it, and that no crash cost an attempt.
-func (v verdict) done(e *entry, r row, of []delivery) {
-	well := func(d delivery) bool { return d.OK && d.Version == r.Version }
-	if !slices.ContainsFunc(of, well) {
-		v.breach(e, &r, of, promiseDelivered)
-	}
-	if r.Attempts > v.failed(r, of)+unseen(e, r, of) || r.Attempts < e.Fail {
-		v.breach(e, &r, of, promiseAttempts)
-	}
-}
-
-// failed counts the attempts of a row that may have failed.
-func (v verdict) failed(r row, of []delivery) int {
+// overcounted reports whether a task has more failed attempts than deliveries that may have failed.
+func (v verdict) overcounted(t task) bool {
 	failed := map[int]bool{}
-	for _, d := range of {
-		if d.Version == r.Version && v.costs(d) {
+	for _, d := range t.of {
+		if d.Version == t.row.Version && v.costs(d) {
 			failed[d.Attempts] = true
 		}
 	}
-	return len(failed)
+	return t.row.Attempts > len(failed)+t.unseen()
 }
 
 // unseen returns how many attempts at a callback may have failed without the receiver's knowledge, on a busy machine: the last one
 // that timed out may have done so before the receiver had taken the request, and each earlier one that was answered well and made
 // again, before the node had read the answer.
-func unseen(e *entry, r row, of []delivery) int {
-	late := strings.HasPrefix(r.LastError, "delivery timed out") || r.LastError == "callback: no answer in time"
-	if !late || e.Type != hook.Name() && e.Type != hookRun.Name() {
+func (t task) unseen() int {
+	late := strings.HasPrefix(t.row.LastError, "delivery timed out") || t.row.LastError == "callback: no answer in time"
+	if !late || t.typ != hook.Name() && t.typ != hookRun.Name() {
 		return 0
 	}
 	answered := map[int]bool{}
-	for _, d := range of {
-		again := slices.ContainsFunc(of, func(later delivery) bool { return later.Version == d.Version && later.Attempts > d.Attempts })
-		if d.OK && d.Version == r.Version && d.Attempts < r.Attempts-1 && again {
+	for _, d := range t.of {
+		again := slices.ContainsFunc(t.of, func(later delivery) bool { return later.Version == d.Version && later.Attempts > d.Attempts })
+		if d.OK && d.Version == t.row.Version && d.Attempts < t.row.Attempts-1 && again {
 			answered[d.Attempts] = true
 		}
 	}
@@ -227,38 +186,19 @@ func (v verdict) costs(d delivery) bool {
 	})
 }
 
-// change checks what became of a cancel or reschedule.
-func (v verdict) change(e *entry, r row, of []delivery) {
-	o := e.Change
-	switch {
-	case !o.done():
-	case o.Cancel && r.Status != tocsin.Cancelled:
-		v.breach(e, &r, of, "a cancelled task stays cancelled")
-	case o.Cancel:
-		v.cancelled(e, r, of)
-	case r.Version == 0:
-		v.breach(e, &r, of, "a rescheduled task has a new version")
-	}
-}
-
-// cancelled checks that no delivery started after the cancel succeeded.
-func (v verdict) cancelled(e *entry, r row, of []delivery) {
-	for _, d := range of {
-		grace := d.before(loadedBefore)
+// begunAfter checks that no delivery began after the task was cancelled, but by a process that had it in hand then or was frozen in
+// between.
+func (v verdict) begunAfter(t task, cancelled time.Time, promise string, inHand func(delivery) bool) {
+	for _, d := range t.of {
 		switch {
-		case e.Type == strict.Name():
-			grace = 0
-		case r.ClaimedBy != "":
-			grace = claimedBefore
-		}
-		switch after := d.At.Sub(e.Change.Back); {
-		case after <= 0:
-		case after <= grace:
-			v.report.LoadedBefore++
+		case !d.At.After(cancelled):
+		case inHand(d):
+			v.report.count(lineAfterCancel, "loaded or claimed before it")
 		case v.frozen(d):
-			v.report.FrozenBefore++
+			v.report.count(lineAfterCancel, "by a node that was frozen")
 		default:
-			v.breach(e, &r, of, "a cancelled task is not delivered")
+			v.report.count(lineAfterCancel, "others")
+			v.breach(t, promise)
 		}
 	}
 }
@@ -270,48 +210,68 @@ func (v verdict) frozen(d delivery) bool {
 	})
 }
 
-// times checks that nothing was early, and measures how late it was.
-func (v verdict) times(e *entry, r row, of []delivery) {
-	seen := map[uint32]bool{}
-	for _, d := range of {
-		due := e.due(d.Version)
-		if d.At.Before(due) {
-			v.report.Early++
-			v.breach(e, &r, of, "never early")
+// notBegun checks that no delivery of a task began after its cancel.
+func (v verdict) notBegun(t task, cancelled time.Time) {
+	v.begunAfter(t, cancelled, promiseNotBegun, func(d delivery) bool {
+		grace := d.before(loadedBefore)
+		switch {
+		case t.typ == strict.Name():
+			return false
+		case t.row.ClaimedBy != "":
+			grace = claimedBefore
 		}
+		return d.At.Sub(cancelled) <= grace
+	})
+}
+
+// early checks that nothing began before its time.
+func (v verdict) early(t task) {
+	for _, d := range t.of {
+		if d.At.Before(t.asked(d.Version).due()) {
+			v.report.Early++
+			v.breach(t, promiseEarly)
+		}
+	}
+}
+
+// late books the lateness of the first delivery of each version, and that of a task of an outbox that was due at once.
+func (v verdict) late(t task) {
+	seen := map[uint32]bool{}
+	for _, d := range t.of {
 		if d.Attempts > 0 || seen[d.Version] {
 			continue
 		}
 		seen[d.Version] = true
-		v.late(e, d, due, v.place(r.JobID.Table()))
+		o := t.asked(d.Version)
+		late := max(d.At.Sub(o.awaited()), 0)
+		if v.delayed(v.at(t), o.due(), d.At) {
+			v.report.book(timeTroubled, late)
+		} else {
+			v.report.book(timeCalm, late)
+		}
+		if o.due().Before(o.Commit) {
+			v.bookOutbox(timeAtOnce, v.at(t), o.Commit, d.At, late)
+		}
 	}
 }
 
-// late books a first delivery's lateness.
-func (v verdict) late(e *entry, d delivery, due time.Time, at place) {
-	late := max(d.At.Sub(e.awaited(d.Version)), 0)
-	troubled := slices.ContainsFunc(v.incidents, func(i incident) bool {
-		return i.delays(at) && i.touches(due, d.At, v.opts.recovery())
-	})
-	if troubled {
-		v.report.Troubled = append(v.report.Troubled, late)
-	} else {
-		v.report.Calm = append(v.report.Calm, late)
-	}
+// delayed reports whether a fault may have delayed something of a place in a span.
+func (v verdict) delayed(at place, from, to time.Time) bool {
+	return slices.ContainsFunc(v.incidents, func(i incident) bool { return i.delays(at) && i.touches(from, to, v.opts.recovery()) })
 }
 
 // twice books second deliveries by cause.
-func (v verdict) twice(e *entry, r row, of []delivery) {
-	again := seconds(of)
+func (v verdict) twice(t task) {
+	again := seconds(t.of)
 	for _, s := range again {
-		s.ranOut = r.Crashes > 0
-		cause := causeOf(s, v.place(r.JobID.Table()), v.incidents, v.opts.aftermath())
-		v.report.Again[cause]++
+		s.ranOut = t.row.Crashes > 0
+		cause := causeOf(s, v.at(t), v.incidents, v.opts.aftermath())
+		v.report.count(lineAgain, cause)
 		if cause == causeNone {
-			v.breach(e, &r, of, "a second delivery has a cause")
+			v.breach(t, promiseCause)
 		}
-		if e.Type == strict.Name() && !mayRepeatStrict(cause) {
-			v.breach(e, &r, of, "a strict task is delivered by nobody else while its claim lasts")
+		if t.typ == strict.Name() && !mayRepeatStrict(cause) {
+			v.breach(t, promiseStrict)
 		}
 	}
 	v.report.MostAgain = max(v.report.MostAgain, len(again))
@@ -328,15 +288,14 @@ func mayRepeatStrict(cause string) bool {
 }
 
 // breach notes a broken promise of a task.
-func (v verdict) breach(e *entry, r *row, of []delivery, promise string) {
-	trace := e.String()
-	if r == nil {
-		trace += "\n  no row"
-	} else {
-		trace += "\n  " + r.String()
+func (v verdict) breach(t task, promise string) {
+	trace := []string{t.about.String()}
+	for _, before := range t.seen {
+		trace = append(trace, "seen before: "+before.String())
 	}
-	for _, d := range of {
-		trace += "\n  " + d.String()
+	trace = append(trace, t.row.String())
+	for _, d := range t.of {
+		trace = append(trace, d.String())
 	}
-	v.report.breach(promise, trace)
+	v.report.breach(promise, strings.Join(trace, "\n  "))
 }

@@ -35,8 +35,8 @@ func steady(short, full int) Load {
 func (s *scenario) join(seats ...int) {
 	s.t.Helper()
 	for _, i := range seats {
-		end := s.incidents.begin(Step{Fault: JoinNode, Node: i})
-		if err := s.startNode(i); err != nil {
+		end := s.log.begin(Step{Fault: JoinNode, Node: i})
+		if err := s.sit(s.seats[i]); err != nil {
 			s.t.Error(err)
 		}
 		end()
@@ -50,7 +50,7 @@ func (s *scenario) leave(seats ...int) {
 	defer cancel()
 	ended := make(chan error, len(seats))
 	for _, i := range seats {
-		end := s.incidents.begin(Step{Fault: TermNode, Node: i})
+		end := s.log.begin(Step{Fault: TermNode, Node: i})
 		go func() { ended <- s.seats[i].leave(ctx); end() }()
 	}
 	for range seats {
@@ -91,12 +91,12 @@ func (s *scenario) rebalanced(f *figures, h *history, r *Report, all []rebalance
 	f.add("rebalances", all)
 	f.print(s.t)
 	if r.Seconds() > 0 {
-		s.t.Errorf("%d second deliveries: %v", r.Seconds(), r.Again)
+		s.t.Errorf("%d second deliveries: %v", r.Seconds(), r.Counts[lineAgain])
 	}
 }
 
 // shed is how many tasks the producer left out, as it could not keep up the rate.
-func (s *scenario) shed() int { return int(s.ledger.next) - len(s.ledger.all) }
+func (s *scenario) shed() int { return int(s.log.lastID) - len(s.log.entries) }
 
 // worst gives the largest lateness and shows the tasks that were more than a second
 // late.
@@ -180,7 +180,7 @@ func TestClusterNodeDies(t *testing.T) {
 		hers = h.ownedBy(s.seats[0])
 		died = h.measure(t, "kill -9", len(s.seats)-1, func() {
 			begun = time.Now()
-			s.incidents.begin(Step{Fault: KillNode, Node: 0})()
+			s.log.begin(Step{Fault: KillNode, Node: 0})()
 			s.seats[0].kill()
 		}, pick(time.Second, 8*time.Second))
 		return nil
@@ -270,7 +270,7 @@ func TestClusterNodeLeaves(t *testing.T) {
 // in it.
 func (s *scenario) inCallback(takes time.Duration) int {
 	s.t.Helper()
-	d := s.ledger.newTask("slow", time.Now(), Work{Millis: int(takes.Milliseconds())})
+	d := s.log.newTask("slow", time.Now(), Work{Millis: int(takes.Milliseconds())})
 	s.addAll(s.t.Context(), []draft{d})
 	for end := time.Now().Add(patience); time.Now().Before(end); s.pause(100 * time.Millisecond) {
 		for _, is := range s.all() {

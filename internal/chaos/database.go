@@ -32,6 +32,9 @@ type database struct {
 	port   int
 }
 
+// String names the server in errors.
+func (d *database) String() string { return fmt.Sprintf("server db%d", d.number) }
+
 // startDatabase starts a server with a folder of its own.
 func startDatabase(ctx context.Context, number int, dir, prefix string, product devserver.Product, args []string) (*database, error) {
 	d := &database{number: number, dir: filepath.Join(dir, fmt.Sprintf("db%d", number)), prefix: prefix, product: product, args: args}
@@ -78,7 +81,7 @@ func (d *database) start(ctx context.Context) error {
 		Memory: 128 << 20, RedoLog: 96 << 20, Args: d.args,
 	})
 	if err != nil {
-		return fmt.Errorf("server db%d: %w", d.number, err)
+		return fmt.Errorf("%s: %w", d, err)
 	}
 	d.server, d.port = server, server.Port()
 	return nil
@@ -91,18 +94,9 @@ func (d *database) kill() error {
 	return errors.Join(d.server.Kill(), d.server.Stop())
 }
 
-// restart kills the server and brings it back after a while.
-func (d *database) restart(ctx context.Context, down time.Duration) error {
-	if err := d.kill(); err != nil {
-		return err
-	}
-	_ = wait.For(ctx, down) // it comes back also when the run is cut short
-	return d.start(context.WithoutCancel(ctx))
-}
-
 func (d *database) exec(ctx context.Context, statement string) error {
 	if _, err := d.direct.ExecContext(ctx, statement); err != nil {
-		return fmt.Errorf("server db%d: %s: %w", d.number, statement, err)
+		return fmt.Errorf("%s: %s: %w", d, statement, err)
 	}
 	return nil
 }
@@ -124,7 +118,7 @@ func (d *database) signal(s os.Signal) error {
 		err = p.Signal(s)
 	}
 	if err != nil {
-		return fmt.Errorf("server db%d: %w", d.number, err)
+		return fmt.Errorf("%s: %w", d, err)
 	}
 	return nil
 }
@@ -148,7 +142,7 @@ func (d *database) replace(ctx context.Context) error {
 	}
 	moved := d.dir + "-replacement"
 	if err := os.CopyFS(moved, os.DirFS(d.dir)); err != nil {
-		return fmt.Errorf("copy server db%d: %w", d.number, err)
+		return fmt.Errorf("copy %s: %w", d, err)
 	}
 	d.mu.Lock()
 	d.dir, d.port = moved, 0
@@ -165,7 +159,7 @@ func (d *database) replace(ctx context.Context) error {
 func (d *database) lock(ctx context.Context, table string, during time.Duration) error {
 	conn, err := d.direct.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("server db%d: %w", d.number, err)
+		return fmt.Errorf("%s: %w", d, err)
 	}
 	defer conn.Close()
 	if _, err := conn.ExecContext(ctx, strings.ReplaceAll(lockSQL, "{table}", table)); err != nil {

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ func (d delivery) String() string {
 			end += " well"
 		}
 	}
-	return strings.Join([]string{"delivered", d.At.UTC().Format(clockForm), "by", d.Node, "attempts", itoa(d.Attempts), "version", itoa(int(d.Version)), end}, " ")
+	return fmt.Sprintf("delivered %s by %s attempts %d version %d %s", d.At.UTC().Format(clockForm), d.Node, d.Attempts, d.Version, end)
 }
 
 // deliveries pairs begins and ends, by job_id, each in order of time.

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
-	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // etcdStart bounds the start of a member, which serves once most of the others run too.
@@ -84,13 +83,4 @@ func (e *etcdServer) kill() error {
 	}
 	e.server.Kill()
 	return e.server.Stop()
-}
-
-// restart kills it and brings it back after a while.
-func (e *etcdServer) restart(ctx context.Context, down time.Duration) error {
-	if err := e.kill(); err != nil {
-		return err
-	}
-	_ = wait.For(ctx, down)
-	return e.start(context.WithoutCancel(ctx))
 }

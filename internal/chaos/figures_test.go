@@ -76,7 +76,7 @@ func (f first) late() time.Duration { return max(f.At.Sub(f.due), 0) }
 func (s *scenario) firsts() (all []first) {
 	s.t.Helper()
 	entries := map[tocsin.JobID]*entry{}
-	for _, e := range s.ledger.all {
+	for _, e := range s.log.entries {
 		entries[e.JobID] = e
 	}
 	seen := map[tocsin.JobID]bool{}
@@ -86,7 +86,7 @@ func (s *scenario) firsts() (all []first) {
 			continue
 		}
 		seen[d.JobID] = true
-		all = append(all, first{d, e.awaited(d.Version)})
+		all = append(all, first{d, e.awaited()})
 	}
 	return all
 }
@@ -119,16 +119,12 @@ const (
 // of a node that was frozen.
 func (s *scenario) unclaimed(h *history) (n int) {
 	s.t.Helper()
-	rows, _, err := s.rows(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	claimedBy := map[tocsin.JobID]string{}
-	for _, r := range rows {
-		claimedBy[r.JobID] = r.ClaimedBy
+	for _, rows := range s.log.rows {
+		claimedBy[rows[0].JobID] = rows[0].ClaimedBy
 	}
 	owned := h.tenures()
-	frozen := verdict{evidence: &evidence{incidents: s.incidents.list()}}
+	frozen := verdict{evidence: s.log}
 	for _, d := range s.all() {
 		by := claimedBy[d.JobID]
 		if ownedThen(owned[d.JobID.Table()], d) || isNode(by, d.Node) || frozen.frozen(d) || h.tornThen(d) {

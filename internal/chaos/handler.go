@@ -57,6 +57,15 @@ var (
 	brittleRun = tocsin.Define[Work]("chaos.run.brittle") // of schedules that are paused after failures
 )
 
+// bizTypes are those of tasks that no schedule makes, by name.
+var bizTypes = func() map[string]tocsin.BizType[Work] {
+	all := map[string]tocsin.BizType[Work]{}
+	for _, b := range []tocsin.BizType[Work]{plain, strict, hook, slow, keyed, spare} {
+		all[b.Name()] = b
+	}
+	return all
+}()
+
 // deliveryTimeout is that of every biz type but slow, which has slowTimeout. Options may give plain, strict and hook others.
 const (
 	deliveryTimeout = 3 * time.Second

@@ -45,7 +45,7 @@ func TestOddHandlersHurtOnlyTheirTasks(t *testing.T) {
 		for _, o := range odds {
 			var drafts []draft
 			for range each {
-				d := s.ledger.newTask(o.kind, time.Now(), Work{Do: o.do})
+				d := s.log.newTask(o.kind, time.Now(), Work{Do: o.do})
 				drafts, entries = append(drafts, d), append(entries, d.entry)
 			}
 			s.addAll(ctx, drafts)
@@ -55,7 +55,7 @@ func TestOddHandlersHurtOnlyTheirTasks(t *testing.T) {
 	})
 	r := s.verdict()
 	s.fates(entries, each)
-	if p99 := r.Calm.Quantile(0.99); p99 > time.Second {
+	if p99 := r.Times[timeCalm].Quantile(0.99); p99 > time.Second {
 		t.Errorf("lateness of all p99 %s", p99)
 	}
 }
@@ -63,14 +63,12 @@ func TestOddHandlersHurtOnlyTheirTasks(t *testing.T) {
 // fates compares the rows of odd tasks, each of them so often, with what they must be.
 func (s *scenario) fates(entries []*entry, each int) {
 	s.t.Helper()
-	rows, _, err := s.rows(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	for i, e := range entries {
-		o, r := odds[i/each], rows[e.BizID]
-		if r.Status != o.status || o.attempts >= 0 && r.Attempts != o.attempts || !strings.Contains(r.LastError, o.text) {
-			s.t.Errorf("%s, %s: want %s after %d attempts with %q: %s", o.kind, o.do, o.status, o.attempts, o.text, r)
+		o := odds[i/each]
+		for _, r := range s.log.rows[e.BizID] {
+			if r.Status != o.status || o.attempts >= 0 && r.Attempts != o.attempts || !strings.Contains(r.LastError, o.text) {
+				s.t.Errorf("%s, %s: want %s after %d attempts with %q: %s", o.kind, o.do, o.status, o.attempts, o.text, r)
+			}
 		}
 	}
 }
@@ -88,8 +86,8 @@ func TestTaskThatKillsItsProcessIsBuried(t *testing.T) {
 			g.Go(func() error { return s.guard(ctx, i) })
 		}
 		poison = []draft{
-			s.ledger.newTask("plain", time.Now().Add(time.Second), Work{Do: doExit}),
-			s.ledger.newTask("strict", time.Now().Add(2*time.Second), Work{Do: doExit}),
+			s.log.newTask("plain", time.Now().Add(time.Second), Work{Do: doExit}),
+			s.log.newTask("strict", time.Now().Add(2*time.Second), Work{Do: doExit}),
 		}
 		s.addAll(ctx, poison)
 		err := s.awaitBuried(ctx, poison)
@@ -104,12 +102,9 @@ func TestTaskThatKillsItsProcessIsBuried(t *testing.T) {
 // onlyBuried checks that no neighbour of a poison task was buried with it.
 func (s *scenario) onlyBuried(poison []draft) {
 	s.t.Helper()
-	rows, _, err := s.rows(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	crashes := map[int]int{}
-	for _, r := range rows {
+	for _, rows := range s.log.rows {
+		r := rows[0]
 		if r.BizID == poison[0].entry.BizID || r.BizID == poison[1].entry.BizID {
 			continue
 		}

@@ -33,7 +33,7 @@ func TestClusterHealsByItself(t *testing.T) {
 	firsts := s.firsts()
 	f.late("all", latenessOf(firsts, func(first) bool { return true }))
 	s.worst(firsts)
-	f.add("again_by_cause", r.Again)
+	f.add("again_by_cause", r.Counts[lineAgain])
 	s.close(f, h, r)
 	s.secondsWereInHand(r)
 }
@@ -117,9 +117,9 @@ func (s *scenario) restarted(h *history) time.Duration {
 	s.t.Helper()
 	before, seen := h.snapshot()
 	begin := time.Now()
-	end := s.incidents.begin(Step{Fault: KillNode, Node: 0})
+	end := s.log.begin(Step{Fault: KillNode, Node: 0})
 	s.seats[0].kill()
-	if err := s.startNode(0); err != nil {
+	if err := s.sit(s.seats[0]); err != nil {
 		s.t.Fatal(err)
 	}
 	end()

@@ -43,9 +43,7 @@ func onlyLong(t *testing.T) {
 // scenario is a cluster under test and what was asked of it.
 type scenario struct {
 	*Site
-	t      *testing.T
-	ledger *ledger
-	finals map[tocsin.JobID]row
+	t *testing.T
 }
 
 // manyAtOnce is the time-out of callbacks in short scenarios, which run beside each other, and of all deliveries where many are
@@ -86,7 +84,7 @@ func beginAlone(t *testing.T, o Options) *scenario {
 			t.Error(err)
 		}
 	})
-	return &scenario{site, t, newLedger(), map[tocsin.JobID]row{}}
+	return &scenario{site, t}
 }
 
 // small is one server and two nodes.
@@ -95,7 +93,7 @@ var small = Options{Servers: 1, Nodes: 2, Layout: tocsin.Layout{Databases: 2, Ta
 // under runs do beside a load.
 func (s *scenario) under(load Load, do func(context.Context) error) {
 	s.t.Helper()
-	if err := s.Under(s.t.Context(), 1, load, s.ledger, do); err != nil {
+	if err := s.Under(s.t.Context(), 1, load, do); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -107,7 +105,7 @@ func (s *scenario) fill(n int, from time.Time, over time.Duration, work func(int
 	for first := 0; first < n; first += 1000 {
 		var drafts []draft
 		for i := first; i < min(first+1000, n); i++ {
-			drafts = append(drafts, s.ledger.newTask(kinds[i%3], from.Add(rand.N(over+1)), work(i)))
+			drafts = append(drafts, s.log.newTask(kinds[i%3], from.Add(rand.N(over+1)), work(i)))
 		}
 		s.addAll(s.t.Context(), drafts)
 	}
@@ -128,7 +126,7 @@ func (s *scenario) balance(nodes int) {
 // verdict prints the figures and fails for every broken promise.
 func (s *scenario) verdict() *Report {
 	s.t.Helper()
-	report, err := s.Site.verdict(s.t.Context(), s.ledger, s.finals)
+	report, err := s.Site.verdict(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -155,3 +153,18 @@ func (s *scenario) all() (all []delivery) {
 
 // pause lets the cluster go on for a while: the load, or an outage, is the event.
 func (s *scenario) pause(d time.Duration) { _ = wait.For(s.t.Context(), d) }
+
+// playUnder plays steps under a load, one after the other, with a rest before the first and after each.
+func (s *scenario) playUnder(load Load, before, after time.Duration, steps ...Step) {
+	s.t.Helper()
+	s.under(load, func(ctx context.Context) error {
+		s.pause(before)
+		for _, step := range steps {
+			if err := s.Do(ctx, step); err != nil {
+				return err
+			}
+			s.pause(after)
+		}
+		return nil
+	})
+}

@@ -154,7 +154,7 @@ func (m *matrix) play(f fault) {
 	m.renew()
 	bait := m.bait()
 	seen := m.seats[0].logged()
-	done := m.incidents.begin(Step{Fault: SickServer, Server: sickServer})
+	done := m.log.begin(Step{Fault: SickServer, Server: sickServer})
 	atOnce := m.closeAtOnce(f)
 	r.span.from = time.Now()
 	mended := false
@@ -229,10 +229,10 @@ func (m *matrix) judge(r *matrixRow) {
 func (m *matrix) tasksIn(tables []int) (all []draft) {
 	wanted := slices.Clone(tables)
 	for len(wanted) > 0 {
-		d := m.ledger.newTask("hook", time.Now(), Work{})
+		d := m.log.newTask("hook", time.Now(), Work{})
 		at := slices.Index(wanted, m.opts.Layout.TableOf(d.entry.BizID))
 		if at < 0 {
-			m.ledger.drop([]draft{d})
+			m.log.drop([]draft{d})
 			continue
 		}
 		wanted = slices.Delete(wanted, at, at+1)

@@ -35,7 +35,9 @@ func (m *matrix) closeAtOnce(f fault) *untouched {
 		m.makeForeign(m.t.Context())
 	}
 	u := &untouched{of: m.other}
-	m.orFail(m.other.selectAll(m.t.Context(), &u.names, "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'chaos%'"))
+	var err error
+	u.names, err = readAll[string](m.t.Context(), m.other.direct, m.other.String(), "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'chaos%'")
+	m.orFail(err)
 	u.was = m.contents(u)
 	return u
 }

@@ -52,14 +52,14 @@ func (s *scenario) cancelLoaded(ctx context.Context, n int) {
 	due := time.Now().Add(time.Second)
 	drafts := make([]draft, n)
 	for i := range drafts {
-		drafts[i] = s.ledger.newTask("strict", due, Work{Millis: 50})
+		drafts[i] = s.log.newTask("strict", due, Work{Millis: 50})
 	}
 	s.addAll(ctx, drafts)
 	_ = wait.Until(ctx, due)
 	var g errgroup.Group
 	g.SetLimit(4)
 	for _, d := range drafts {
-		g.Go(func() error { s.ask(ctx, d.entry, op{Cancel: true}); return nil })
+		g.Go(func() error { s.ask(ctx, d.entry, op{Kind: opCancel}); return nil })
 	}
 	_ = g.Wait()
 }
@@ -76,7 +76,7 @@ func (s *scenario) purge(ctx context.Context, removed *int) error {
 		return err
 	}
 	for wait.For(ctx, time.Second) == nil {
-		if _, err := s.note(ctx, s.finals); err != nil && ctx.Err() == nil {
+		if _, err := s.note(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 		result, err := p.Purge(ctx)

@@ -27,8 +27,8 @@ func TestKilledNodesLoseNothing(t *testing.T) {
 		return nil
 	})
 	r := s.verdict()
-	if r.States["dead"] > 0 {
-		t.Errorf("%d tasks were buried: a crash consumed attempts, or five crashes hit one", r.States["dead"])
+	if dead := r.Counts[lineFinal]["dead"]; dead > 0 {
+		t.Errorf("%d tasks were buried: a crash consumed attempts, or five crashes hit one", dead)
 	}
 	s.secondsWereInHand(r)
 }
@@ -38,7 +38,7 @@ func TestKilledNodesLoseNothing(t *testing.T) {
 func (s *scenario) secondsWereInHand(r *Report) {
 	s.t.Helper()
 	inHand := 0
-	for _, i := range s.incidents.list() {
+	for _, i := range s.log.incidents {
 		inHand += s.inHandOf(s.seats[i.Node].name, i.from)
 	}
 	s.t.Logf("%d second deliveries, %d were in delivery at the faults", r.Seconds(), inHand)
@@ -51,16 +51,9 @@ func (s *scenario) secondsWereInHand(r *Report) {
 // nothing else.
 func TestFrozenNodeWakesToFindItsTablesGone(t *testing.T) {
 	s := begin(t, small)
-	s.under(Load{Rate: pick(200, 800), Work: 60, Far: 3 * time.Second}, func(ctx context.Context) error {
-		for range pick(1, 8) {
-			s.pause(pick(time.Second, 3*time.Second))
-			if err := s.Do(ctx, Step{Fault: FreezeNode, Node: 0, Length: pick(5*time.Second, 8*time.Second)}); err != nil {
-				return err
-			}
-		}
-		s.pause(2 * time.Second)
-		return nil
-	})
+	rest := pick(time.Second, 3*time.Second)
+	freezes := slices.Repeat([]Step{{Fault: FreezeNode, Node: 0, Length: pick(5*time.Second, 8*time.Second)}}, pick(1, 8))
+	s.playUnder(Load{Rate: pick(200, 800), Work: 60, Far: 3 * time.Second}, rest, rest, freezes...)
 	s.secondsWereInHand(s.verdict())
 }
 
@@ -145,7 +138,7 @@ func TestBacklogIsDrainedOldestFirst(t *testing.T) {
 // Lanes of a few say nothing.
 func (s *scenario) lanes(all []delivery) map[string][]delivery {
 	types := map[tocsin.JobID]string{}
-	for _, e := range s.ledger.all {
+	for _, e := range s.log.entries {
 		types[e.JobID] = e.Type
 	}
 	parts := map[string][]delivery{}
@@ -179,9 +172,7 @@ func TestGreedySweeperBesideBusyNodes(t *testing.T) {
 	o := small
 	o.Timing = pick(calmTimes, quickTimes)
 	s := begin(t, o)
-	s.under(Load{Rate: pick(100, 600), Changes: 0.12, Fails: true, Far: 2 * time.Second}, func(ctx context.Context) error {
-		return s.Do(ctx, Step{Fault: LowSweep, Length: pick(4*time.Second, time.Minute)})
-	})
+	s.playUnder(Load{Rate: pick(100, 600), Changes: 0.12, Fails: true, Far: 2 * time.Second}, 0, 0, Step{Fault: LowSweep, Length: pick(4*time.Second, time.Minute)})
 	r := s.verdict()
 	t.Logf("%d of %d deliveries were second ones", r.Seconds(), r.Deliveries)
 }

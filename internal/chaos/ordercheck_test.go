@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -11,11 +10,8 @@ import (
 
 // soldEvidence is an order whose task was added, and done at its time.
 func soldEvidence() (*evidence, *order) {
-	o := &order{BizID: firstOrder, Type: plain.Name()}
-	e := &evidence{
-		opts: Options{}.withDefaults(), place: Options{}.withDefaults().placeOf, deliveries: map[tocsin.JobID][]delivery{}, finals: map[tocsin.JobID]row{},
-		sold: &sold{orders: []*order{o}, stored: map[opKey]bool{}, moves: map[outboxKey]move{}, rows: map[uint64][]row{}},
-	}
+	e := newEvidence(Options{}.withDefaults())
+	o := e.openOrder(0, plain.Name())
 	e.sell(o, opAdd, 1000, 5, 70)
 	e.store(o, row{JobID: 70, Status: tocsin.Done, Due: at(1000), Action: at(1020)})
 	d := begun("n1-1", 1001, 0)
@@ -25,39 +21,39 @@ func soldEvidence() (*evidence, *order) {
 }
 
 // sell commits an operation that was moved.
-func (e *evidence) sell(o *order, what string, due, moved int, job tocsin.JobID) *orderOp {
-	op := o.open(what)
+func (e *evidence) sell(o *order, kind string, due, moved int, job tocsin.JobID) *op {
+	op := o.open(kind)
 	op.Outbox, op.Due, op.Word = uint64(len(o.ops)), at(due), acknowledged
 	op.Sent, op.Commit, op.Back = at(moved-3), at(moved-2), at(moved-1)
-	e.sold.stored[opKey{o.BizID, op.Seq}] = true
-	e.sold.moves[outboxKey{o.Shop, op.Outbox}] = move{job, at(moved)}
+	e.stored[opKey{o.BizID, op.Seq}] = true
+	e.moves[outboxKey{o.Shop, op.Outbox}] = move{Job: job, At: at(moved)}
 	return op
 }
 
 func (e *evidence) store(o *order, r row) {
 	r.BizID = o.BizID
-	e.sold.rows[o.BizID] = append(e.sold.rows[o.BizID], r)
+	e.rows[o.BizID] = append(e.rows[o.BizID], r)
 }
 
 // of is the first task of the order.
-func (e *evidence) of(o *order) *row { return &e.sold.rows[o.BizID][0] }
+func (e *evidence) of(o *order) *row { return &e.rows[o.BizID][0] }
 
 var soldForgeries = map[string]struct {
 	forge  func(*evidence, *order)
 	broken string // "": nothing
 }{
 	"as it should be": {func(*evidence, *order) {}, ""},
-	"not moved":       {func(e *evidence, _ *order) { clear(e.sold.moves); clear(e.sold.rows); clear(e.deliveries) }, promiseMoved},
+	"not moved":       {func(e *evidence, _ *order) { clear(e.moves); clear(e.rows); clear(e.deliveries) }, promiseMoved},
 	"moved, and not stored": {func(e *evidence, o *order) {
-		delete(e.sold.rows, o.BizID)
+		delete(e.rows, o.BizID)
 		clear(e.deliveries)
 	}, promiseStored},
-	"left in the outbox": {func(e *evidence, _ *order) { e.sold.left = 1 }, promiseEmpty},
+	"left in the outbox": {func(e *evidence, _ *order) { e.left = 1 }, promiseEmpty},
 	"not done":           {func(e *evidence, o *order) { e.of(o).Status = tocsin.Pending }, promiseEnds},
 	"forgotten": {func(e *evidence, _ *order) {
-		clear(e.sold.stored)
-		clear(e.sold.moves)
-		clear(e.sold.rows)
+		clear(e.stored)
+		clear(e.moves)
+		clear(e.rows)
 		clear(e.deliveries)
 	}, promiseDurable},
 	"stored twice": {func(e *evidence, o *order) {
@@ -68,7 +64,7 @@ var soldForgeries = map[string]struct {
 	"of a rolled back transaction": {func(e *evidence, o *order) {
 		op := e.sell(o, opAdd, 1000, 6, 71)
 		op.Word = rolledBack
-		delete(e.sold.stored, opKey{o.BizID, op.Seq})
+		delete(e.stored, opKey{o.BizID, op.Seq})
 		e.store(o, row{JobID: 71, Status: tocsin.Done, Due: at(1000)})
 	}, promiseRolledBack},
 	"of a transaction whose commit is unknown": {func(_ *evidence, o *order) { o.ops[0].Word = unknownWord }, ""},
@@ -115,26 +111,6 @@ var soldForgeries = map[string]struct {
 	"done, and nobody has delivered it": {func(e *evidence, _ *order) { e.deliveries[70] = nil }, promiseDelivered},
 }
 
-// TestOutboxCounts: the report's line of outboxes counts each broken promise under its own name.
-func TestOutboxCounts(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"":                             "1 rows, 1 tasks, 0 lost, 0 of rolled-back transactions, 0 twice in the tables, 0 out of order, 0 changes lost, 0 early",
-		"stored twice":                 "1 rows, 1 tasks, 0 lost, 0 of rolled-back transactions, 1 twice in the tables, 0 out of order, 0 changes lost, 0 early",
-		"of a rolled back transaction": "1 rows, 1 tasks, 0 lost, 1 of rolled-back transactions, 0 twice in the tables, 0 out of order, 0 changes lost, 0 early",
-		"early":                        "1 rows, 1 tasks, 0 lost, 0 of rolled-back transactions, 0 twice in the tables, 0 out of order, 0 changes lost, 1 early",
-		"a reschedule played twice":    "2 rows, 1 tasks, 0 lost, 0 of rolled-back transactions, 0 twice in the tables, 0 out of order, 1 changes lost, 0 early",
-	} {
-		e, o := soldEvidence()
-		if name != "" {
-			soldForgeries[name].forge(e, o)
-		}
-		if got := e.check().outboxes(); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-	}
-}
-
 // TestOrderChecker: each broken promise of outboxes is found, and what is allowed is not called one.
 func TestOrderChecker(t *testing.T) {
 	t.Parallel()
@@ -143,20 +119,11 @@ func TestOrderChecker(t *testing.T) {
 			t.Parallel()
 			e, o := soldEvidence()
 			c.forge(e, o)
-			found := map[string]bool{}
-			for _, b := range e.check().Breaches {
-				found[b.Promise] = true
+			r := e.check()
+			if c.broken == promiseReschedule { // what is too early may also have been delivered too early
+				r.Breaches = slices.DeleteFunc(r.Breaches, func(b Breach) bool { return b.Promise == promiseEarly })
 			}
-			want := map[string]bool{}
-			if c.broken != "" {
-				want[c.broken] = true
-			}
-			if c.broken == promiseReschedule {
-				delete(found, "never early") // what is too early may also have been delivered too early
-			}
-			if !maps.Equal(found, want) {
-				t.Errorf("found %q, want %q", slices.Sorted(maps.Keys(found)), c.broken)
-			}
+			r.breaks(t, c.broken)
 		})
 	}
 }

@@ -1,12 +1,12 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -91,61 +91,35 @@ var recipes = []recipe{
 type seller struct {
 	site  *Site
 	load  OrderLoad
-	lanes []*errgroup.Group // of orders, by business server
-
-	mu  sync.Mutex
-	rng *rand.Rand
+	lanes lanes // of orders, by business server
+	rng   *rand.Rand
 }
 
 // Selling does something while services write orders; they end with it.
 func (s *Site) Selling(ctx context.Context, seed uint64, load OrderLoad, do func(context.Context) error) error {
-	if load.Far == 0 {
-		load.Far = 20 * time.Second
-	}
-	p := &seller{site: s, load: load, rng: rand.New(rand.NewPCG(seed, 0x0de2))}
-	for range s.shops {
-		lane := new(errgroup.Group)
-		lane.SetLimit(ordersOpen)
-		p.lanes = append(p.lanes, lane)
-	}
-	selling, end := context.WithCancel(ctx)
-	var sold sync.WaitGroup
-	sold.Go(func() { p.run(selling) })
-	err := do(ctx)
-	end()
-	sold.Wait()
-	return err
+	load.Far = cmp.Or(load.Far, 20*time.Second)
+	p := &seller{site: s, load: load, rng: draws(seed, 0x0de2), lanes: newLanes(len(s.shops), ordersOpen)}
+	return beside(ctx, p.run, do)
 }
 
 // run opens orders at the rate until ctx ends, and returns when all have gone through their stages.
 func (p *seller) run(ctx context.Context) {
-	ticks := time.NewTicker(tick)
-	defer ticks.Stop()
 	work := context.WithoutCancel(ctx)
-	due := 0.0
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-ticks.C:
-			for due += float64(p.load.Rate) * tick.Seconds(); due >= 1; due-- {
-				p.begin(work)
-			}
+	atRate(ctx, float64(p.load.Rate), func(n int) {
+		for range n {
+			p.begin(work)
 		}
-	}
-	for _, lane := range p.lanes {
-		_ = lane.Wait()
-	}
+	})
+	p.lanes.wait()
 }
 
 // begin opens an order.
 func (p *seller) begin(ctx context.Context) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	b := p.site.shops[p.rng.IntN(len(p.site.shops))]
 	kind := []string{plain.Name(), strict.Name(), hook.Name()}[p.rng.IntN(3)]
 	stages := drawStages(p.rng)
 	if !p.lanes[b.number].TryGo(func() error { p.sell(ctx, b, kind, stages); return nil }) {
-		p.site.orders.drop()
+		p.site.log.dropOrder()
 	}
 }
 
@@ -162,7 +136,7 @@ func drawStages(r *rand.Rand) []stage {
 // sell takes an order through its stages. It ends if the first row of the order may not be there: what locks nothing has no
 // order.
 func (p *seller) sell(ctx context.Context, b *shop, kind string, stages []stage) {
-	o := p.site.orders.open(b.number, kind)
+	o := p.site.log.openOrder(b.number, kind)
 	for _, s := range stages {
 		_ = wait.For(ctx, s.after)
 		var at errgroup.Group
@@ -180,9 +154,9 @@ func (p *seller) sell(ctx context.Context, b *shop, kind string, stages []stage)
 func (p *seller) transact(ctx context.Context, b *shop, o *order, t txn) {
 	ctx, cancel := context.WithTimeout(ctx, txWithin+t.held)
 	defer cancel()
-	var ops []*orderOp
-	for _, op := range t.ops {
-		ops = append(ops, o.open(op))
+	var ops []*op
+	for _, kind := range t.ops {
+		ops = append(ops, o.open(kind))
 	}
 	said, commit := p.inTx(ctx, b, o, t, ops)
 	for _, op := range ops {
@@ -191,7 +165,7 @@ func (p *seller) transact(ctx context.Context, b *shop, o *order, t txn) {
 }
 
 // inTx returns what the business server said, and when the transaction was ended.
-func (p *seller) inTx(ctx context.Context, b *shop, o *order, t txn, ops []*orderOp) (word, time.Time) {
+func (p *seller) inTx(ctx context.Context, b *shop, o *order, t txn, ops []*op) (word, time.Time) {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
 		return refusedWord, time.Now()
@@ -213,7 +187,7 @@ func (p *seller) inTx(ctx context.Context, b *shop, o *order, t txn, ops []*orde
 }
 
 // write writes the business rows, then the rows of the outbox.
-func (p *seller) write(ctx context.Context, tx *sql.Tx, b *shop, o *order, ops []*orderOp) error {
+func (p *seller) write(ctx context.Context, tx *sql.Tx, b *shop, o *order, ops []*op) error {
 	if ops[0].Seq > 0 {
 		var seq int
 		if err := tx.QueryRowContext(ctx, ofOrder(lockOrderSQL, o, ops[0])).Scan(&seq); err != nil && err != sql.ErrNoRows {
@@ -233,16 +207,16 @@ func (p *seller) write(ctx context.Context, tx *sql.Tx, b *shop, o *order, ops [
 	return nil
 }
 
-func ofOrder(statement string, o *order, op *orderOp) string {
+func ofOrder(statement string, o *order, op *op) string {
 	return strings.NewReplacer("{biz_id}", strconv.FormatUint(o.BizID, 10), "{seq}", strconv.Itoa(op.Seq)).Replace(statement)
 }
 
 // relay writes a row of the outbox, through the client as any service does, and learns its id.
-func (p *seller) relay(ctx context.Context, tx *sql.Tx, b *shop, o *order, op *orderOp) (err error) {
-	of := map[string]tocsin.BizType[Work]{plain.Name(): plain, strict.Name(): strict, hook.Name(): hook}[o.Type]
+func (p *seller) relay(ctx context.Context, tx *sql.Tx, b *shop, o *order, op *op) (err error) {
+	of := bizTypes[o.Type]
 	when, work := p.when(op)
 	op.Sent = time.Now()
-	switch op.Op {
+	switch op.Kind {
 	case opAdd:
 		_, err = b.client.AddTx(ctx, tx, of.New(o.BizID, work, when))
 	case opCancel:
@@ -261,10 +235,8 @@ func (p *seller) relay(ctx context.Context, tx *sql.Tx, b *shop, o *order, op *o
 }
 
 // when draws the time of a task, half of them as a delay, and its work.
-func (p *seller) when(op *orderOp) (tocsin.When, Work) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if op.Op == opCancel {
+func (p *seller) when(op *op) (tocsin.When, Work) {
+	if op.Kind == opCancel {
 		return tocsin.When{}, Work{}
 	}
 	work := Work{Millis: p.rng.IntN(20)}

@@ -35,12 +35,12 @@ func TestOutboxesUnderFaults(t *testing.T) {
 		t.Errorf("the relay in %s was frozen, and no other has taken the lock", frozen.name)
 	}
 	r := s.verdict()
-	for _, op := range []string{opAdd, opCancel, opReschedule} {
-		if r.Orders.Rows[op] == 0 {
-			t.Errorf("no %s was committed", op)
+	for _, kind := range []string{opAdd, opCancel, opReschedule} {
+		if r.Counts[lineCommitted][kind] == 0 {
+			t.Errorf("no %s was committed", kind)
 		}
 	}
-	if r.Orders.Words[string(rolledBack)] == 0 || len(r.Orders.Lag.Troubled) == 0 {
+	if r.Counts[lineTransactions][string(rolledBack)] == 0 || len(r.Times[timeMoved+besideFaults]) == 0 {
 		t.Error("nothing was rolled back, or moved during a fault")
 	}
 }

@@ -11,19 +11,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// leaveWithin bounds a node's orderly end.
+// leaveWithin bounds a process's orderly end.
 const leaveWithin = 2 * time.Minute
-
-// place is where a task is kept.
-type place struct{ server, database int }
-
-// placeOf is the place of a table.
-func (o Options) placeOf(table int) place {
-	return place{o.serverOf(table), o.Layout.DatabaseOf(table)}
-}
-
-// serverOf is the number of the server that holds a table.
-func (o Options) serverOf(table int) int { return o.Layout.DatabaseOf(table) % o.Servers }
 
 // Play carries out a schedule and returns when its last fault has ended. An error
 // is the harness's own: what it broke did not come back.
@@ -43,8 +32,7 @@ func (s *Site) Play(ctx context.Context, steps []Step) error {
 
 // Do carries out one fault and returns when it has ended.
 func (s *Site) Do(ctx context.Context, step Step) error {
-	end := s.incidents.begin(step)
-	defer end()
+	defer s.log.begin(step)()
 	if err := s.do(ctx, step); err != nil {
 		return fmt.Errorf("%s: %w", step.Fault, err)
 	}
@@ -58,15 +46,15 @@ func (s *Site) do(ctx context.Context, step Step) error {
 	case CutEtcd:
 		return onLinks(ctx, step.Length, s.seats[step.Node].etcd, (*link).cut)
 	case CutNode:
-		return during(ctx, step.Length, s.seats[step.Node].servers[step.Server], (*link).cut)
+		return onLinks(ctx, step.Length, s.seats[step.Node].servers[step.Server:step.Server+1], (*link).cut)
 	case CutServer:
-		return s.onServer(ctx, step, (*link).cut)
+		return onLinks(ctx, step.Length, s.linksTo(step.Server), (*link).cut)
 	case Reset:
-		return s.onServer(ctx, step, (*link).reset)
+		return onLinks(ctx, step.Length, s.linksTo(step.Server), (*link).reset)
 	case SlowServer:
-		return s.onServer(ctx, step, func(l *link) error { return l.slow(step.By) })
+		return onLinks(ctx, step.Length, s.linksTo(step.Server), func(l *link) error { return l.slow(step.By) })
 	case KillServer:
-		return s.databases[step.Server].restart(ctx, step.Length)
+		return restart(ctx, step.Length, s.databases[step.Server])
 	case ReadOnly:
 		return s.databases[step.Server].readOnly(ctx, step.Length)
 	case FreezeServer:
@@ -78,23 +66,22 @@ func (s *Site) do(ctx context.Context, step Step) error {
 	case LockTable:
 		return s.databaseOf(step.Table).lock(ctx, s.opts.Layout.Table(step.Table), step.Length)
 	case StopEtcd:
-		return s.stopEtcd(ctx, step.Length)
+		return restart(ctx, step.Length, s.etcd...)
 	case KillMember:
-		return s.etcd[step.Member].restart(ctx, step.Length)
+		return restart(ctx, step.Length, s.etcd[step.Member])
 	case LowSweep:
 		return s.sweepLow(ctx, step.Length)
 	case KillShop:
-		return s.shops[step.Shop].restart(ctx, step.Length)
+		return restart(ctx, step.Length, s.shops[step.Shop])
 	case KillActive, FreezeActive:
 		return s.harmActive(ctx, step)
-	case KillRelay, FreezeRelay:
-		return s.harmRelay(ctx, step)
 	case TwoRelays:
 		return s.relayTwice(ctx, step.Length)
 	}
 	return errors.New("unknown fault")
 }
 
+// harmProcess kills, freezes or ends a node or relay for a while.
 func (s *Site) harmProcess(ctx context.Context, step Step) error {
 	at := s.seats[step.Node]
 	at.harm.Lock()
@@ -104,7 +91,7 @@ func (s *Site) harmProcess(ctx context.Context, step Step) error {
 		if s.opts.Runs {
 			return s.freezeAtClaim(ctx, at, step.Length)
 		}
-		at.freeze(ctx, step.Length)
+		at.freezeUntil(func() { _ = wait.For(ctx, step.Length) })
 		return nil
 	case KillNode:
 		at.kill()
@@ -116,69 +103,86 @@ func (s *Site) harmProcess(ctx context.Context, step Step) error {
 		}
 	}
 	_ = wait.For(ctx, step.Length)
-	return s.reviveNode(context.WithoutCancel(ctx), step.Node)
+	return s.revive(context.WithoutCancel(ctx), at)
 }
 
-// reviveWithin is how long a node is started again and again: it does not come up
+// reviveWithin is how long a process is started again and again: a node does not come up
 // while etcd or every server is away.
 const reviveWithin = 2 * time.Minute
 
-// settling is how long a node that starts may take to fail.
+// settling is how long a process that starts may take to fail.
 const settling = 3 * time.Second
 
-// reviveNode starts a node until it stays, as whoever runs services would.
-func (s *Site) reviveNode(ctx context.Context, i int) error {
+// revive starts a process until it stays, as whoever runs services would.
+func (s *Site) revive(ctx context.Context, at *seat) error {
 	ctx, cancel := context.WithTimeout(ctx, reviveWithin)
 	defer cancel()
 	for ctx.Err() == nil {
-		if err := s.startNode(i); err != nil {
+		if err := s.sit(at); err != nil {
 			return err
 		}
 		bound, cancel := context.WithTimeout(ctx, settling)
-		p := s.seats[i].present()
+		p := at.present()
 		_ = p.wait(bound)
 		cancel()
 		if p.alive() {
 			return nil
 		}
 	}
-	return fmt.Errorf("node n%d does not come up: %w", i+1, ctx.Err())
+	return fmt.Errorf("%s does not come up: %w", at.name, ctx.Err())
 }
 
 // Revive starts every node that ended by itself.
 func (s *Site) Revive(ctx context.Context) error {
 	var errs []error
-	for i, at := range s.seats {
+	for _, at := range s.seats[:s.opts.Nodes] {
 		if p := at.present(); p != nil && !p.alive() {
-			errs = append(errs, s.reviveNode(ctx, i))
+			errs = append(errs, s.revive(ctx, at))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// onServer harms the links of all processes to one server.
-func (s *Site) onServer(ctx context.Context, step Step, harm func(*link) error) error {
-	var all []*link
-	for _, at := range s.everybody() {
-		all = append(all, at.servers[step.Server])
-	}
-	return onLinks(ctx, step.Length, all, harm)
+// machine is a server that can be killed, and comes back with what it held.
+type machine interface {
+	kill() error
+	start(ctx context.Context) error
 }
 
-// onLinks harms several links for a while.
-func onLinks(ctx context.Context, length time.Duration, all []*link, harm func(*link) error) error {
+// restart kills machines and brings them back after a while, also when the run is cut short.
+func restart[M machine](ctx context.Context, down time.Duration, all ...M) error {
 	var g errgroup.Group
-	for _, l := range all {
-		g.Go(func() error { return during(ctx, length, l, harm) })
+	for _, m := range all {
+		g.Go(func() error {
+			if err := m.kill(); err != nil {
+				return err
+			}
+			_ = wait.For(ctx, down)
+			return m.start(context.WithoutCancel(ctx))
+		})
 	}
 	return g.Wait()
 }
 
-// stopEtcd kills all members and brings them back after a while.
-func (s *Site) stopEtcd(ctx context.Context, down time.Duration) error {
+// linksTo are the links of all processes to one server.
+func (s *Site) linksTo(server int) (all []*link) {
+	for _, at := range s.everybody() {
+		all = append(all, at.servers[server])
+	}
+	return all
+}
+
+// onLinks harms links for a while.
+func onLinks(ctx context.Context, length time.Duration, all []*link, harm func(*link) error) error {
 	var g errgroup.Group
-	for _, e := range s.etcd {
-		g.Go(func() error { return e.restart(ctx, down) })
+	for _, l := range all {
+		g.Go(func() error {
+			if err := l.begin(harm); err != nil {
+				return err
+			}
+			_ = wait.For(ctx, length)
+			return l.end()
+		})
 	}
 	return g.Wait()
 }
@@ -194,39 +198,33 @@ func (s *Site) moveServer(ctx context.Context, step Step) error {
 	if err := d.replace(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	for _, at := range s.everybody() {
-		if err := at.servers[step.Server].move(d.port); err != nil {
+	for _, l := range s.linksTo(step.Server) {
+		if err := l.move(d.port); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// during harms a link for a while.
-func during(ctx context.Context, length time.Duration, l *link, harm func(*link) error) error {
-	if err := l.begin(harm); err != nil {
-		return err
-	}
-	_ = wait.For(ctx, length)
-	return l.end()
-}
-
 // sweepLow runs a sweeper that takes whatever is due, in the sweeper's seat. The one
 // that sits there, and it itself at the end, are killed: their claims run out.
 func (s *Site) sweepLow(ctx context.Context, length time.Duration) error {
+	grace := s.sweeper.role.Grace
 	s.killSweeper()
-	if err := s.startSweeper(-1); err != nil {
+	s.sweeper.role.Grace = -1
+	if err := s.sit(s.sweeper); err != nil {
 		return err
 	}
 	_ = wait.For(ctx, length)
 	s.killSweeper()
+	s.sweeper.role.Grace = grace
 	if !s.opts.Sweeper {
 		return nil
 	}
-	return s.startSweeper(s.opts.Timing.Grace)
+	return s.sit(s.sweeper)
 }
 
 func (s *Site) killSweeper() {
-	defer s.incidents.begin(Step{Fault: KillSweep})()
+	defer s.log.begin(Step{Fault: KillSweep})()
 	s.sweeper.kill()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -37,9 +36,8 @@ func (l Load) withDefaults() Load {
 	return l
 }
 
-// The producer's pace.
+// The producer's bounds.
 const (
-	tick     = 50 * time.Millisecond
 	inFlight = 8   // adds at once on each server; when all wait for a sick one, its tasks are left out
 	changing = 200 // changes that wait for their moment, or for an answer
 )
@@ -48,29 +46,26 @@ const (
 type producer struct {
 	site   *Site
 	load   Load
-	ledger *ledger
-	direct []*sql.DB         // for transactions of its own, by server
-	lanes  []*errgroup.Group // of adds, by server
+	direct []*sql.DB // for transactions of its own, by server
+	lanes  lanes     // of adds, by server
 	change errgroup.Group
-
-	mu  sync.Mutex
-	rng *rand.Rand
+	rng    *rand.Rand
 }
 
-func (s *Site) newProducer(seed uint64, load Load, l *ledger) (*producer, error) {
-	p := &producer{site: s, load: load.withDefaults(), ledger: l, rng: rand.New(rand.NewPCG(seed, 0xadd))}
+// Under does something while a producer adds tasks; the producer ends with it.
+func (s *Site) Under(ctx context.Context, seed uint64, load Load, do func(context.Context) error) error {
+	p := &producer{site: s, load: load.withDefaults(), rng: draws(seed, 0xadd), lanes: newLanes(s.opts.Servers, inFlight)}
 	p.change.SetLimit(changing)
+	defer p.close()
 	for _, server := range s.tables(s.harness).Servers {
 		db, err := openQuiet(server.DSN)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		db.SetMaxOpenConns(4)
-		lane := new(errgroup.Group)
-		lane.SetLimit(inFlight)
-		p.direct, p.lanes = append(p.direct, db), append(p.lanes, lane)
+		p.direct = append(p.direct, db)
 	}
-	return p, nil
+	return beside(ctx, p.run, do)
 }
 
 func (p *producer) close() {
@@ -81,22 +76,9 @@ func (p *producer) close() {
 
 // run adds at the rate until ctx ends, and returns when every answer is there.
 func (p *producer) run(ctx context.Context) {
-	ticks := time.NewTicker(tick)
-	defer ticks.Stop()
 	work := context.WithoutCancel(ctx)
-	due := 0.0
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-ticks.C:
-			due += float64(p.load.Rate) * tick.Seconds()
-			p.round(work, int(due))
-			due -= float64(int(due))
-		}
-	}
-	for _, lane := range p.lanes {
-		_ = lane.Wait()
-	}
+	atRate(ctx, float64(p.load.Rate), func(n int) { p.round(work, n) })
+	p.lanes.wait()
 	_ = p.change.Wait()
 }
 
@@ -116,7 +98,7 @@ func (p *producer) round(ctx context.Context, n int) {
 	}
 	for server, drafts := range parts {
 		if len(drafts) > 0 && !p.lanes[server].TryGo(func() error { p.add(ctx, server, drafts); return nil }) {
-			p.ledger.drop(drafts)
+			p.site.log.drop(drafts)
 		}
 	}
 }
@@ -126,7 +108,7 @@ func (p *producer) add(ctx context.Context, server int, drafts []draft) {
 	p.addTx(ctx, server, drafts[0])
 	p.site.addAll(ctx, drafts[1:])
 	for _, d := range drafts {
-		if d.entry.Word == acknowledged && p.chance(p.load.Changes) {
+		if d.entry.Word == acknowledged && p.rng.Float64() < p.load.Changes {
 			p.change.TryGo(func() error { p.alter(ctx, d.entry); return nil })
 		}
 	}
@@ -134,25 +116,23 @@ func (p *producer) add(ctx context.Context, server int, drafts []draft) {
 
 // draw makes an entry and the task for it.
 func (p *producer) draw() draft {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	due := time.Now().Add(p.load.Near + time.Duration(p.rng.Int64N(int64(p.load.Far-p.load.Near)+1)))
 	kind := p.load.Types[p.rng.IntN(len(p.load.Types))]
 	work := Work{Millis: p.rng.IntN(p.load.Work + 1)}
 	if p.load.Fails && p.rng.IntN(10) == 0 {
 		work.Fail = 1 + p.rng.IntN(2)
 	}
-	return p.ledger.newTask(kind, due, work)
+	return p.site.log.newTask(kind, due, work)
 }
 
 // newTask makes an entry and the task for it. Its due time is in whole
 // milliseconds, rounded up as the client rounds.
-func (l *ledger) newTask(kind string, due time.Time, work Work) draft {
-	b := map[string]tocsin.BizType[Work]{"plain": plain, "strict": strict, "hook": hook, "slow": slow, "spare": spare}[kind]
+func (e *evidence) newTask(kind string, due time.Time, work Work) draft {
+	b := bizTypes["chaos."+kind]
 	due = due.Add(time.Millisecond - 1).Truncate(time.Millisecond)
-	e := l.open(b.Name(), due)
-	e.Fail, e.Do = work.Fail, work.Do
-	return draft{e, b.New(e.BizID, work, tocsin.At(due))}
+	task := e.open(b.Name(), due)
+	task.Fail, task.Do = work.Fail, work.Do
+	return draft{task, b.New(task.BizID, work, tocsin.At(due))}
 }
 
 // addAll adds tasks and writes the answers into their entries.
@@ -188,7 +168,7 @@ func (p *producer) inTx(ctx context.Context, db *sql.DB, d draft) word {
 	case err != nil:
 		_ = tx.Rollback()
 		return refusedWord
-	case p.chance(0.1):
+	case p.rng.Float64() < 0.1:
 		_ = tx.Rollback()
 		return rolledBack
 	case tx.Commit() != nil:
@@ -200,32 +180,25 @@ func (p *producer) inTx(ctx context.Context, db *sql.DB, d draft) word {
 // alter cancels or reschedules a task, half of them when a node may just have
 // loaded it.
 func (p *producer) alter(ctx context.Context, e *entry) {
-	if p.chance(0.5) {
-		p.mu.Lock()
+	if p.rng.IntN(2) == 0 {
 		after := time.Duration(p.rng.Int64N(int64(120*time.Millisecond))) - 20*time.Millisecond
-		p.mu.Unlock()
 		if left := time.Until(e.Due) + after; left < 2*time.Second {
 			_ = wait.For(ctx, left)
 		}
 	}
-	p.site.ask(ctx, e, op{Cancel: p.chance(0.5), Due: time.Now().Add(p.load.Far).Truncate(time.Millisecond)})
+	kind := []string{opCancel, opReschedule}[p.rng.IntN(2)]
+	p.site.ask(ctx, e, op{Kind: kind, Due: time.Now().Add(p.load.Far).Truncate(time.Millisecond)})
 }
 
 // ask sends a cancel or reschedule and writes the answer into the entry.
 func (s *Site) ask(ctx context.Context, e *entry, o op) {
 	o.Sent = time.Now()
 	var err error
-	if o.Cancel {
-		o.Change, err = s.client.Cancel(ctx, tocsin.ByID(e.JobID))
+	if o.Kind == opCancel {
+		o.Answer, err = s.client.Cancel(ctx, tocsin.ByID(e.JobID))
 	} else {
-		o.Change, err = s.client.Reschedule(ctx, tocsin.ByID(e.JobID), tocsin.At(o.Due))
+		o.Answer, err = s.client.Reschedule(ctx, tocsin.ByID(e.JobID), tocsin.At(o.Due))
 	}
-	o.Back, o.Word = time.Now(), wordOf(err)
+	o.answered(err)
 	e.Change = &o
-}
-
-func (p *producer) chance(of float64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.rng.Float64() < of
 }

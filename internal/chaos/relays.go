@@ -1,8 +1,6 @@
 package chaos
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,24 +20,9 @@ import (
 	"github.com/tocsinhq/tocsin/tocsinpg"
 )
 
-func (s *Site) openRelays() (err error) {
-	if s.opts.Shops == 0 {
-		return nil
-	}
-	for i := range s.opts.Relays {
-		at, err := s.openSeat(fmt.Sprintf("r%d", i+1))
-		if err != nil {
-			return err
-		}
-		s.relays = append(s.relays, at)
-	}
-	s.spare, err = s.openSeat("spare")
-	return err
-}
-
 func (s *Site) startRelays(ctx context.Context) error {
-	for _, at := range s.relays {
-		if err := s.sit(at, role{Kind: roleRelay}); err != nil {
+	for _, at := range s.seats[s.opts.Nodes:] {
+		if err := s.sit(at); err != nil {
 			return err
 		}
 	}
@@ -99,7 +82,7 @@ func (s *Site) active(ctx context.Context, shop int) *seat {
 	defer cancel()
 	for ctx.Err() == nil {
 		took := map[time.Time]*seat{}
-		for _, at := range slices.Concat(s.seats, s.relays) {
+		for _, at := range s.seats {
 			if when := at.tookLock(s.shops[shop].config().Name); !when.IsZero() {
 				took[when] = at
 			}
@@ -119,19 +102,15 @@ func (at *seat) tookLock(outbox string) (last time.Time) {
 	if at.proc == nil || !at.proc.alive() {
 		return last
 	}
-	text, err := os.ReadFile(at.log)
-	if err != nil {
-		return last
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+	eachLine(at.log, func(text []byte) {
 		var line struct {
 			Time        time.Time
 			Msg, Outbox string
 		}
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == activeLine && line.Outbox == outbox {
+		if json.Unmarshal(text, &line) == nil && line.Msg == activeLine && line.Outbox == outbox {
 			last = line.Time
 		}
-	}
+	})
 	return last
 }
 
@@ -141,15 +120,12 @@ func (s *Site) harmActive(ctx context.Context, step Step) error {
 	if at == nil {
 		return errors.New("no relay is active")
 	}
-	faults := map[Fault][]Fault{KillActive: {KillNode, KillRelay}, FreezeActive: {FreezeNode, FreezeRelay}}[step.Fault]
-	harm := Step{Fault: faults[1], Relay: slices.Index(s.relays, at), Length: step.Length}
-	if i := slices.Index(s.seats, at); i >= 0 {
-		harm = Step{Fault: faults[0], Node: i, Length: step.Length}
-	}
+	harm := Step{Fault: KillNode, Node: slices.Index(s.seats, at), Length: step.Length}
 	if step.Fault == KillActive {
 		return s.Do(ctx, harm)
 	}
-	defer s.incidents.begin(harm)()
+	harm.Fault = FreezeNode
+	defer s.log.begin(harm)()
 	at.harm.Lock()
 	defer at.harm.Unlock()
 	at.freezeUntil(func() { s.relayMoves(ctx, step, at) })
@@ -166,52 +142,12 @@ func (s *Site) relayMoves(ctx context.Context, step Step, from *seat) {
 	}
 }
 
-// harmRelay kills or freezes a process that only relays.
-func (s *Site) harmRelay(ctx context.Context, step Step) error {
-	at := s.relays[step.Relay]
-	at.harm.Lock()
-	defer at.harm.Unlock()
-	if step.Fault == FreezeRelay {
-		at.freeze(ctx, step.Length)
-		return nil
-	}
-	at.kill()
-	_ = wait.For(ctx, step.Length)
-	return s.sit(at, role{Kind: roleRelay})
-}
-
 // relayTwice has all outboxes relayed by one more process, which asks for no lock, for a while; then it is killed.
 func (s *Site) relayTwice(ctx context.Context, length time.Duration) error {
-	if err := s.sit(s.spare, role{Kind: roleSpare}); err != nil {
+	if err := s.sit(s.spare); err != nil {
 		return err
 	}
 	_ = wait.For(ctx, length)
 	s.spare.kill()
 	return nil
-}
-
-// sold collects what is known of the orders.
-func (s *Site) sold(ctx context.Context, rows []row) (*sold, error) {
-	if len(s.shops) == 0 {
-		return nil, nil
-	}
-	k := &sold{orders: slices.Collect(maps.Values(s.orders.all)), stored: map[opKey]bool{}, rows: map[uint64][]row{}, failed: s.orders.dropped}
-	for _, b := range s.shops {
-		some, err := b.stored(ctx)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(k.stored, some)
-	}
-	var err error
-	if k.left, err = s.left(ctx); err != nil {
-		return nil, err
-	}
-	k.moves = s.moved
-	for _, r := range rows {
-		if s.orders.all[r.BizID] != nil {
-			k.rows[r.BizID] = append(k.rows[r.BizID], r)
-		}
-	}
-	return k, s.moves(ctx, s.moved)
 }

@@ -12,23 +12,108 @@ import (
 
 // Report is what a run showed. Broken promises are in Breaches.
 type Report struct {
-	Words        map[string]int // tasks by what the client said of their add
-	Deliveries   int
-	States       map[string]int // tasks by final state
-	Early        int            // deliveries before their time
-	Again        map[string]int // second deliveries by cause
-	MostAgain    int            // second deliveries of one task at most
-	LoadedBefore int            // started after a cancel but loaded before it; not strict
-	FrozenBefore int            // started after a cancel by a node that was frozen in between
-	Closed       int            // times that a database was wrong and watched for writes
-	HeldBack     int            // part of these: with a write by a node that was frozen or cut off, its statement on the way
-	Calm         Lateness       // of tasks that no fault was near
-	Troubled     Lateness       // of the others
-	Orders       *OrderFigures  // nil: there are no outboxes
-	Fires        *FireFigures   // nil: there are no schedules
-	Drained      time.Duration  // from the end of load and faults until every task was final
-	Breaches     []Breach
+	Counts     map[string]Count    // by line
+	Times      map[string]Lateness // by line, in order after the check
+	Deliveries int
+	Early      int           // deliveries before their time
+	MostAgain  int           // second deliveries of one task at most
+	Drained    time.Duration // from the end of load and faults until every task was final
+	Breaches   []Breach
+	costs      []cost
 }
+
+// Count is how often each thing of a line happened.
+type Count map[string]int
+
+// Breach is a promise that was broken, with all that is known of the task.
+type Breach struct {
+	Promise string
+	Trace   string
+}
+
+// The lines that count, in their order. What a run has nothing of is left out.
+const (
+	lineAdds         = "adds" // by what the client said
+	lineTransactions = "rows of transactions"
+	lineCommitted    = "committed rows" // by what they ask for
+	lineSchedules    = "schedules"      // by how often they fire
+	linePolicies     = "policies"
+	lineChanges      = "changes" // of schedules
+	lineFires        = "fire times"
+	lineFirst        = "  first minute of a change"
+	lineRuns         = "runs"
+	lineFinal        = "final states"
+	lineCancelled    = "  cancelled" // runs, by why
+	linePaused       = "  paused"
+	lineAgain        = "second deliveries, by cause"
+	lineAfterCancel  = "started after a cancel"
+	lineAfterDone    = "changed after the delivery" // the operation came too late, and not its fault
+	lineAtOnce       = "two runs at once"           // that are to be alone, by why
+	lineOutlasted    = "begun 5 s after its claim"
+	lineClosed       = "wrong databases"
+	lineFaults       = "faults"
+)
+
+var countLines = []string{
+	lineAdds, lineTransactions, lineCommitted, lineSchedules, linePolicies, lineChanges, lineFires, lineFirst, lineRuns, lineFinal, lineCancelled,
+	linePaused, lineAgain, lineAfterCancel, lineAfterDone, lineAtOnce, lineOutlasted, lineClosed, lineFaults,
+}
+
+// The lines of times, in their order: outside and inside faults, and what only a relay without the lock was beside.
+const (
+	timeCalm     = "lateness outside faults"
+	timeTroubled = "lateness inside faults"
+	timeMoved    = "commit to ledger"
+	timeAtOnce   = "commit to delivery, at once"
+	timeWaits    = "runs began after others" // from the end of these, or their time, to their begin
+
+	besideTwice  = ", two relays"
+	besideFaults = ", faults"
+)
+
+var timeLines = []string{
+	timeCalm, timeTroubled, timeMoved, timeMoved + besideTwice, timeMoved + besideFaults, timeAtOnce, timeAtOnce + besideTwice, timeAtOnce + besideFaults, timeWaits,
+}
+
+func newReport() *Report { return &Report{Counts: map[string]Count{}, Times: map[string]Lateness{}} }
+
+// count adds one to a line.
+func (r *Report) count(line, what string) { r.add(line, what, 1) }
+
+func (r *Report) add(line, what string, n int) {
+	if r.Counts[line] == nil {
+		r.Counts[line] = Count{}
+	}
+	r.Counts[line][what] += n
+}
+
+// book adds a time to a line.
+func (r *Report) book(line string, took time.Duration) { r.Times[line] = append(r.Times[line], took) }
+
+func (r *Report) breach(promise, trace string) {
+	r.Breaches = append(r.Breaches, Breach{promise, trace})
+}
+
+// Sum is how often a line's things happened together.
+func (r *Report) Sum(line string) (n int) {
+	for _, c := range r.Counts[line] {
+		n += c
+	}
+	return n
+}
+
+// Lost counts the tasks that were acknowledged and are not as they should be.
+func (r *Report) Lost() (n int) {
+	for _, b := range r.Breaches {
+		if slices.Contains([]string{promiseStored, promiseEnds, promiseDelivered, promiseMoved}, b.Promise) {
+			n++
+		}
+	}
+	return n
+}
+
+// Seconds is the number of second deliveries.
+func (r *Report) Seconds() int { return r.Sum(lineAgain) }
 
 // Lateness is delivery start minus due time, of first attempts, in order after the
 // check.
@@ -40,34 +125,10 @@ func (l Lateness) Quantile(q float64) time.Duration {
 	return quantile.Of(l, q)
 }
 
-// Lost counts the tasks that were acknowledged and are not as they should be.
-func (r *Report) Lost() (n int) {
-	for _, b := range r.Breaches {
-		if b.Promise == promiseStored || b.Promise == promiseEnds || b.Promise == promiseDelivered || b.Promise == promiseMoved {
-			n++
-		}
-	}
-	return n
-}
-
-// Seconds is the number of second deliveries.
-func (r *Report) Seconds() (n int) {
-	for _, c := range r.Again {
-		n += c
-	}
-	return n
-}
-
-func (r *Report) breach(promise, trace string) {
-	r.Breaches = append(r.Breaches, Breach{promise, trace})
-}
-
-func (r *Report) finish() {
-	slices.Sort(r.Calm)
-	slices.Sort(r.Troubled)
-	if r.Fires != nil {
-		slices.Sort(r.Fires.Waits)
-	}
+// String gives the usual quantiles.
+func (l Lateness) String() string {
+	ms := func(q float64) string { return l.Quantile(q).Round(time.Millisecond).String() }
+	return fmt.Sprintf("p50 %s, p99 %s, max %s of %d", ms(0.5), ms(0.99), ms(1), len(l))
 }
 
 // tracesShown bounds the traces of one broken promise.
@@ -77,70 +138,27 @@ const tracesShown = 3
 func (r *Report) String() string {
 	var b strings.Builder
 	line := func(what, format string, args ...any) {
-		fmt.Fprintf(&b, "%-28s %s\n", what, fmt.Sprintf(format, args...))
+		fmt.Fprintf(&b, "%-36s %s\n", what, fmt.Sprintf(format, args...))
 	}
-	if r.Fires != nil {
-		r.fires(line)
-	} else {
-		r.tasks(line)
+	for _, name := range countLines {
+		if of := r.Counts[name]; len(of) > 0 {
+			line(name, "%s", of)
+		}
+	}
+	line("deliveries", "%d, %d of them second ones, at most %d of one task", r.Deliveries, r.Seconds(), r.MostAgain)
+	line("lost, early", "%d, %d", r.Lost(), r.Early)
+	for _, name := range timeLines {
+		if of := r.Times[name]; len(of) > 0 {
+			line(name, "%s", of)
+		}
+	}
+	for _, c := range r.costs {
+		line("cost, "+c.name, "%s", c)
 	}
 	line("drained", "%s after the last fault", r.Drained.Round(time.Millisecond))
 	line("promises broken", "%d", len(r.Breaches))
 	b.WriteString(r.traces())
 	return b.String()
-}
-
-// tasks are the lines of tasks that no schedule makes.
-func (r *Report) tasks(line func(what, format string, args ...any)) {
-	line("adds", "%s", counted(r.Words))
-	line("tasks", "%s", counted(r.States))
-	line("deliveries", "%d", r.Deliveries)
-	line("lost", "%d", r.Lost())
-	line("early", "%d", r.Early)
-	line("second deliveries", "%d, of one task at most %d", r.Seconds(), r.MostAgain)
-	r.again(line)
-	line("started after a cancel", "%d loaded before it, %d by a node that was frozen", r.LoadedBefore, r.FrozenBefore)
-	line("wrong databases", "%d, %d of them written to by a node that was frozen or cut off", r.Closed, r.HeldBack)
-	line("lateness outside faults", "%s", r.Calm)
-	line("lateness inside faults", "%s", r.Troubled)
-	if r.Orders != nil {
-		line("outboxes", "%s", r.outboxes())
-		r.Orders.lines(line)
-	}
-}
-
-// again are the causes of second deliveries.
-func (r *Report) again(line func(what, format string, args ...any)) {
-	for _, cause := range slices.Sorted(maps.Keys(r.Again)) {
-		line("  "+cause, "%d", r.Again[cause])
-	}
-}
-
-// outboxes counts what was promised of outboxes, and how often it was broken.
-func (r *Report) outboxes() string {
-	rows, tasks := 0, 0
-	for _, n := range r.Orders.Rows {
-		rows += n
-	}
-	for _, n := range r.States {
-		tasks += n
-	}
-	of := func(promises ...string) (n int) {
-		for _, b := range r.Breaches {
-			if slices.Contains(promises, b.Promise) {
-				n++
-			}
-		}
-		return n
-	}
-	return fmt.Sprintf("%d rows, %d tasks, %d lost, %d of rolled-back transactions, %d twice in the tables, %d out of order, %d changes lost, %d early",
-		rows, tasks, r.Lost(), of(promiseRolledBack), of(promiseOnce), of(promiseInOrder), of(promiseCancel, promiseReschedule), r.Early)
-}
-
-// String gives the usual quantiles.
-func (l Lateness) String() string {
-	ms := func(q float64) string { return l.Quantile(q).Round(time.Millisecond).String() }
-	return fmt.Sprintf("p50 %s, p99 %s, max %s of %d", ms(0.5), ms(0.99), ms(1), len(l))
 }
 
 func (r *Report) traces() string {
@@ -157,11 +175,11 @@ func (r *Report) traces() string {
 	return b.String()
 }
 
-// counted is "12 done, 3 dead".
-func counted(of map[string]int) string {
+// String is "12 done, 3 dead".
+func (c Count) String() string {
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		parts = append(parts, fmt.Sprintf("%d %s", of[name], name))
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		parts = append(parts, fmt.Sprintf("%d %s", c[name], name))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -134,58 +134,23 @@ func (r role) with(use func(node.Config, *node.Handlers) error) error {
 	if r.Kind == roleSweep {
 		grace = max(r.Grace, node.NoGrace)
 	}
-	claims := prometheus.NewRegistry()
+	metrics := prometheus.NewRegistry()
 	var outboxes []outbox.Config
 	if r.Kind == roleNode {
 		outboxes = tocsinpg.Drive(r.Outboxes)
 	}
 	cfg := node.Config{
-		Tables: r.Tables, Outboxes: outboxes, Ownership: r.Ownership, Registerer: claims, Etcd: node.EtcdConfig{Endpoints: r.Etcd},
+		Tables: r.Tables, Outboxes: outboxes, Ownership: r.Ownership, Registerer: metrics, Etcd: node.EtcdConfig{Endpoints: r.Etcd},
 		Group: group, Name: r.Node, LeaseTTL: r.Timing.Lease, ScanInterval: r.Timing.Scan, SweepGrace: grace,
 		DrainTimeout: r.Timing.withDefaults().Drain, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	}
 	ended := make(chan struct{})
 	var telling sync.WaitGroup
-	telling.Go(func() { tellClaims(ended, claims) })
+	telling.Go(func() { tellCounters(ended, metrics) })
 	err = use(cfg, r.handlers(j))
 	close(ended)
 	telling.Wait()
 	return errors.Join(err, j.close())
-}
-
-// claimsForm is the line of tellClaims.
-const claimsForm = "claims: %d got, %d in vain\n"
-
-// tellClaims writes how many claims were made so far, each second until ended is closed.
-func tellClaims(ended <-chan struct{}, r *prometheus.Registry) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ended:
-			return
-		case <-tick.C:
-		}
-		got, vain := countClaims(r)
-		fmt.Fprintf(os.Stderr, claimsForm, got, vain)
-		tellStatements(r)
-	}
-}
-
-// countClaims reads how many claims got their row, and how many found it another's.
-func countClaims(r *prometheus.Registry) (got, vain int) {
-	families, _ := r.Gather()
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			switch n := int(m.GetCounter().GetValue()); {
-			case f.GetName() == "tocsin_dispatcher_claimed_total":
-				got += n
-			case f.GetName() == "tocsin_dispatcher_dropped_total" && m.GetLabel()[0].GetValue() == "claim_refused":
-				vain += n
-			}
-		}
-	}
-	return got, vain
 }
 
 // sweep sweeps again and again. What a round could not do, the next one may.

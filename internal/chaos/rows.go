@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
@@ -15,17 +16,17 @@ import (
 
 // row is a task as its table has it.
 type row struct {
-	JobID     tocsin.JobID
-	BizID     uint64
-	BizType   uint64
+	JobID     tocsin.JobID `db:"job_id"`
+	BizID     uint64       `db:"biz_id"`
+	BizType   uint64       `db:"biz_type"`
 	Status    tocsin.Status
-	Action    time.Time
-	Due       time.Time
+	Action    time.Time `db:"action_time"`
+	Due       time.Time `db:"due_time"`
 	Attempts  int
 	Crashes   int
 	Version   uint32
-	ClaimedBy string
-	LastError string
+	ClaimedBy string `db:"claimed_by"`
+	LastError string `db:"last_error"`
 }
 
 // String is for a breach's trace.
@@ -52,21 +53,19 @@ func (s *Site) open(ctx context.Context) (int, error) {
 		d := s.databaseOf(table)
 		query := strings.ReplaceAll(openSQL, "{table}", s.opts.Layout.Table(table))
 		if err := d.direct.QueryRowContext(ctx, query).Scan(&n); err != nil {
-			return 0, fmt.Errorf("count %s of server db%d: %w", s.opts.Layout.Table(table), d.number, err)
+			return 0, fmt.Errorf("count %s of %s: %w", s.opts.Layout.Table(table), d, err)
 		}
 		total += n
 	}
 	return total, nil
 }
 
-// rows reads every task, by biz_id, and those that share one with another.
-func (s *Site) rows(ctx context.Context) (map[uint64]row, []row, error) {
-	all, err := s.allRows(ctx)
-	if err != nil {
-		return nil, nil, err
+// readAll returns all rows of a query; server names who is asked, in an error.
+func readAll[T any](ctx context.Context, db *sql.DB, server, query string, args ...any) (all []T, err error) {
+	if err := sqlx.NewDb(db, "mysql").SelectContext(ctx, &all, query, args...); err != nil {
+		return nil, fmt.Errorf("%s: %w", server, err)
 	}
-	rows, doubles := byBizID(all)
-	return rows, doubles, nil
+	return all, nil
 }
 
 // allRows reads every task.
@@ -76,7 +75,8 @@ func (s *Site) allRows(ctx context.Context) ([]row, error) {
 	g.SetLimit(4)
 	for table := range parts {
 		g.Go(func() (err error) {
-			parts[table], err = s.rowsOf(ctx, table)
+			d := s.databaseOf(table)
+			parts[table], err = readAll[row](ctx, d.direct, d.String(), strings.ReplaceAll(rowsSQL, "{table}", s.opts.Layout.Table(table)))
 			return err
 		})
 	}
@@ -84,45 +84,4 @@ func (s *Site) allRows(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	return slices.Concat(parts...), nil
-}
-
-// byBizID returns the first row of each biz_id, and the others.
-func byBizID(rows []row) (map[uint64]row, []row) {
-	all := map[uint64]row{}
-	var doubles []row
-	for _, r := range rows {
-		if _, known := all[r.BizID]; known {
-			doubles = append(doubles, r)
-			continue
-		}
-		all[r.BizID] = r
-	}
-	return all, doubles
-}
-
-func (s *Site) rowsOf(ctx context.Context, table int) ([]row, error) {
-	name, d := s.opts.Layout.Table(table), s.databaseOf(table)
-	found, err := d.direct.QueryContext(ctx, strings.ReplaceAll(rowsSQL, "{table}", name))
-	if err != nil {
-		return nil, fmt.Errorf("read %s of server db%d: %w", name, d.number, err)
-	}
-	defer func() { _ = found.Close() }()
-	rows, err := scanRows(found)
-	if err != nil {
-		return nil, fmt.Errorf("read %s of server db%d: %w", name, d.number, err)
-	}
-	return rows, nil
-}
-
-func scanRows(found *sql.Rows) (all []row, err error) {
-	for found.Next() {
-		var r row
-		err := found.Scan(&r.JobID, &r.BizID, &r.BizType, &r.Status, &r.Action, &r.Due, &r.Attempts, &r.Crashes, &r.Version,
-			&r.ClaimedBy, &r.LastError)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	return all, found.Err()
 }

@@ -2,34 +2,21 @@ package chaos
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
 
 // claims adds up how many claims all processes made, by their logs.
-func (s *scenario) claims() (got, vain int) {
+func (s *scenario) claims() (got, vain float64) {
 	s.t.Helper()
-	paths, err := filepath.Glob(filepath.Join(s.opts.Dir, "*.log"))
+	logs, err := filepath.Glob(filepath.Join(s.opts.Dir, "*.log"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		most, inVain := 0, 0 // after its end a node has no counters
-		for line := range strings.Lines(string(text)) {
-			var of, in int
-			if n, _ := fmt.Sscanf(line, claimsForm, &of, &in); n == 2 {
-				most, inVain = max(most, of), max(inVain, in)
-			}
-		}
-		got, vain = got+most, vain+inVain
+	for _, log := range logs {
+		counts := countersIn(log)
+		got, vain = got+counts[claimsTold], vain+counts[vainTold]
 	}
 	return got, vain
 }
@@ -62,10 +49,10 @@ func TestWithoutEtcdNodesAreKilledAndFrozen(t *testing.T) {
 	})
 	report := s.verdict()
 	got, vain := s.claims()
-	t.Logf("lost %d, second deliveries %d of %d, lateness outside faults %s, inside %s, claims in vain %d of %d",
-		report.Lost(), report.Seconds(), report.Deliveries, report.Calm, report.Troubled, vain, got+vain)
-	if got == 0 || got < report.Deliveries/2 {
-		t.Errorf("%d claims for %d deliveries: rows were delivered without one", got, report.Deliveries)
+	t.Logf("lost %d, second deliveries %d of %d, lateness outside faults %s, inside %s, claims in vain %.0f of %.0f",
+		report.Lost(), report.Seconds(), report.Deliveries, report.Times[timeCalm], report.Times[timeTroubled], vain, got+vain)
+	if got == 0 || got < float64(report.Deliveries)/2 {
+		t.Errorf("%.0f claims for %d deliveries: rows were delivered without one", got, report.Deliveries)
 	}
 }
 

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
@@ -50,47 +47,48 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := site.run
-	if cfg.Runs {
-		run = site.runTimers
-	}
-	report, err := run(ctx, cfg, steps)
+	report, err := site.run(ctx, cfg, steps)
 	return report, errors.Join(err, site.Stop())
 }
 
+// run plays the steps under the load, and checks. What a fault broke and did not come back is an error beside the report.
 func (s *Site) run(ctx context.Context, cfg Config, steps []Step) (*Report, error) {
-	l := newLedger()
-	finals := map[tocsin.JobID]row{}
-	err := s.loaded(ctx, cfg, l, func(ctx context.Context) error {
-		g, played := errgroup.WithContext(ctx)
-		g.Go(func() error {
-			err := s.Play(ctx, steps)
-			return errors.Join(err, wait.For(ctx, cfg.Length-lengthOf(steps)), errPlayed)
-		})
-		g.Go(func() error { s.glance(played, finals, cfg.Out); return nil })
-		if err := g.Wait(); !errors.Is(err, errPlayed) {
-			return err
+	if cfg.Runs {
+		if err := s.makeSchedules(ctx, cfg); err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	return s.verdict(ctx, l, finals)
+	broke := s.loaded(ctx, cfg, func(ctx context.Context) error {
+		play := func(ctx context.Context) error {
+			return errors.Join(s.Play(ctx, steps), wait.For(ctx, cfg.Length-lengthOf(steps)))
+		}
+		if cfg.Runs { // triggers see the final states of runs
+			return play(ctx)
+		}
+		return beside(ctx, func(ctx context.Context) { s.glance(ctx, cfg.Out) }, play)
+	})
+	say(cfg.Out, "the faults are over")
+	report, err := s.verdict(ctx)
+	return report, errors.Join(broke, err)
 }
 
-// loaded does something while tasks are added, directly and through outboxes.
-func (s *Site) loaded(ctx context.Context, cfg Config, l *ledger, do func(context.Context) error) error {
-	return s.Under(ctx, cfg.Seed, cfg.Load, l, func(ctx context.Context) error {
+// say writes a line of progress.
+func say(out io.Writer, format string, args ...any) {
+	fmt.Fprintf(out, "%s  %s\n", time.Now().Format(clockForm), fmt.Sprintf(format, args...))
+}
+
+// loaded does something while tasks are added, directly and through outboxes, and schedules are changed.
+func (s *Site) loaded(ctx context.Context, cfg Config, do func(context.Context) error) error {
+	if s.keeper != nil {
+		return beside(ctx, s.keeper.run, do)
+	}
+	return s.Under(ctx, cfg.Seed, cfg.Load, func(ctx context.Context) error {
 		if len(s.shops) == 0 {
 			return do(ctx)
 		}
 		return s.Selling(ctx, cfg.Seed, cfg.Orders, do)
 	})
 }
-
-// errPlayed ends what goes on beside the schedule.
-var errPlayed = errors.New("the schedule is played")
 
 // lengthOf is when the last fault ends.
 func lengthOf(steps []Step) (end time.Duration) {
@@ -100,56 +98,44 @@ func lengthOf(steps []Step) (end time.Duration) {
 	return end
 }
 
-// Under does something while a producer adds tasks; the producer ends with it.
-func (s *Site) Under(ctx context.Context, seed uint64, load Load, l *ledger, do func(context.Context) error) error {
-	p, err := s.newProducer(seed, load, l)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	adding, end := context.WithCancel(ctx)
-	var added sync.WaitGroup
-	added.Go(func() { p.run(adding) })
-	err = do(ctx)
-	end()
-	added.Wait()
-	return err
-}
-
 // glance notes final states now and then, so that the check sees whether one
 // changed. A server that is away is looked at the next time.
-func (s *Site) glance(ctx context.Context, finals map[tocsin.JobID]row, out io.Writer) {
+func (s *Site) glance(ctx context.Context, out io.Writer) {
 	for wait.For(ctx, glanceEvery) == nil {
-		n, err := s.note(ctx, finals)
-		if err == nil {
-			fmt.Fprintf(out, "%s  %d tasks, %d final\n", time.Now().Format(clockForm), n, len(finals))
+		if n, err := s.note(ctx); err == nil {
+			say(out, "%d tasks, %d final", n, len(s.log.finals))
 		}
 	}
 }
 
 // note adds the final states of now to those seen before; it gives how many tasks
 // there are.
-func (s *Site) note(ctx context.Context, finals map[tocsin.JobID]row) (int, error) {
+func (s *Site) note(ctx context.Context) (int, error) {
 	rows, err := s.allRows(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if err := s.moves(ctx, s.moved); err != nil { // the ledger forgets them after a while
+	if err := s.readMoves(ctx); err != nil { // the ledger forgets them after a while
 		return 0, err
 	}
 	for _, r := range rows {
-		if _, seen := finals[r.JobID]; !seen && r.Status.Final() {
-			finals[r.JobID] = r
+		if _, seen := s.log.finals[r.JobID]; !seen && r.Status.Final() {
+			s.log.finals[r.JobID] = r
 		}
 	}
 	return len(rows), nil
 }
 
 // verdict waits until every task is final, stops the nodes in order, and checks.
-func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]row) (*Report, error) {
+func (s *Site) verdict(ctx context.Context) (*Report, error) {
 	begin := time.Now()
 	if err := s.Revive(ctx); err != nil {
 		return nil, err
+	}
+	if s.keeper != nil {
+		if err := s.keeper.finish(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := untilNone(ctx, patient(s.left), drainWithin); err != nil {
 		return nil, err
@@ -161,31 +147,44 @@ func (s *Site) verdict(ctx context.Context, l *ledger, finals map[tocsin.JobID]r
 	if err := s.leaveAll(ctx); err != nil {
 		return nil, err
 	}
-	all, err := patient(s.allRows)(ctx)
+	e, err := patient(s.gather)(ctx)
 	if err != nil {
 		return nil, err
 	}
-	of, err := patient(func(ctx context.Context) (*sold, error) { return s.sold(ctx, all) })(ctx)
+	report := e.check()
+	report.Drained = drained
+	if aimed := int(s.aimed.Load()); aimed > 0 {
+		report.add(lineFaults, "freezes at the moment at which a run was admitted", aimed)
+	}
+	return report, nil
+}
+
+// gather reads what servers and processes have noted, and returns the whole evidence.
+func (s *Site) gather(ctx context.Context) (*evidence, error) {
+	if err := errors.Join(s.readNotes(ctx), s.readShops(ctx)); err != nil {
+		return nil, err
+	}
+	rows, err := s.allRows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows, doubles := byBizID(slices.DeleteFunc(all, func(r row) bool { return s.orders.all[r.BizID] != nil }))
 	records, err := readJournals(s.opts.Dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range finals {
-		if _, there := rows[r.BizID]; !there && s.opts.Purged {
-			rows[r.BizID] = r
+	e := s.log
+	e.rows, e.deliveries = map[uint64][]row{}, deliveries(records)
+	for _, r := range rows {
+		if e.runs[r.JobID] == nil {
+			e.rows[r.BizID] = append(e.rows[r.BizID], r)
 		}
 	}
-	e := evidence{
-		opts: s.opts, entries: l.all, rows: rows, doubles: doubles, deliveries: deliveries(records),
-		incidents: s.incidents.list(), intrusions: s.intrusions.list(), finals: finals, place: s.opts.placeOf, sold: of,
+	for _, r := range e.finals {
+		if s.opts.Purged && len(e.rows[r.BizID]) == 0 {
+			e.rows[r.BizID] = []row{r}
+		}
 	}
-	report := e.check()
-	report.Drained = drained
-	return report, nil
+	return e, nil
 }
 
 // Drain returns when every task has a final state, or none got one for so long:
@@ -221,7 +220,7 @@ func (s *Site) leaveAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
 	var g errgroup.Group
-	for _, at := range slices.Concat(s.relays, s.seats, []*seat{s.sweeper}, s.purgers()) {
+	for _, at := range s.everybody() {
 		g.Go(func() error { return at.term(ctx) })
 	}
 	return g.Wait()

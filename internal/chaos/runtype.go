@@ -27,14 +27,6 @@ func runPolicies(of []biztype.Policy) []biztype.Policy {
 	return []biztype.Policy{brief, kept, claimed, called, brittle}
 }
 
-// purgers are the seat of the purger, if there is one.
-func (s *Site) purgers() []*seat {
-	if s.purger == nil {
-		return nil
-	}
-	return []*seat{s.purger}
-}
-
 // purge deletes finished rows until ctx ends. What a round could not do, the next one may.
 func (r role) purge(ctx context.Context) (err error) {
 	tables, err := store.Connect(ctx, r.Tables)

@@ -28,7 +28,7 @@ func TestSchedulesUnderFaults(t *testing.T) {
 	}
 	s := begin(t, o)
 	cfg.Options = s.opts
-	r, err := s.runTimers(t.Context(), cfg, steps)
+	r, err := s.run(t.Context(), cfg, steps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,14 +36,23 @@ func TestSchedulesUnderFaults(t *testing.T) {
 	if len(r.Breaches) > 0 {
 		t.Errorf("%d promises broken", len(r.Breaches))
 	}
-	f := r.Fires
 	for _, kind := range []string{createTimer, editTimer, activateTimer, deactivateTimer, deleteTimer, runTimer, backfillTimer, cancelRun} {
-		if f.Changes[kind+" "+string(acknowledged)] == 0 {
+		if r.Counts[lineChanges][kind+" "+string(acknowledged)] == 0 {
 			t.Errorf("no %s was acknowledged", kind)
 		}
 	}
-	if f.Fires < 45*20/2 || f.Purged == 0 || f.Cancelled["by a change"] == 0 || f.Cancelled["by hand"] == 0 || len(r.Troubled) == 0 || f.Backfilled == 0 ||
-		f.Cancelled["skipped"] == 0 || f.Cancelled["replaced"] == 0 || f.Paused == 0 || len(f.Waits) == 0 {
-		t.Errorf("too little happened: %+v", f)
+	for line, things := range map[string][]string{
+		lineRuns:      {"purged", "backfilled"},
+		lineCancelled: {"by a change", "by hand", "skipped", "replaced"},
+		linePaused:    {"after as many failed runs as asked for"},
+	} {
+		for _, what := range things {
+			if r.Counts[line][what] == 0 {
+				t.Errorf("%s: none %s", line, what)
+			}
+		}
+	}
+	if fires := r.Counts[lineFires]["in all"]; fires < 45*20/2 || len(r.Times[timeTroubled]) == 0 || len(r.Times[timeWaits]) == 0 {
+		t.Errorf("too little happened: %d fire times, %d late runs inside faults, %d that waited", fires, len(r.Times[timeTroubled]), len(r.Times[timeWaits]))
 	}
 }

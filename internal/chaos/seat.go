@@ -6,15 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
-
-	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
-// seat is the place of a node or sweeper: its links stay, the process in it may
+// seat is the place of a process of the cluster: its links stay, the process in it may
 // end and be followed by another.
 type seat struct {
 	name    string
+	role    role
 	servers []*link // by server number
 	etcd    []*link // by member
 
@@ -27,23 +25,23 @@ type seat struct {
 	proc *process // nil: empty
 }
 
-func (s *Site) openSeat(name string) (*seat, error) {
-	at := &seat{name: name}
+// openLinks makes the seat's links to all servers and to etcd.
+func (s *Site) openLinks(at *seat) error {
 	for _, d := range s.databases {
-		l, err := s.links.open(fmt.Sprintf("%s-db%d", name, d.number), d.port)
+		l, err := s.links.open(fmt.Sprintf("%s-db%d", at.name, d.number), d.port)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		at.servers = append(at.servers, l)
 	}
 	for _, e := range s.etcd {
-		l, err := s.links.open(name+"-"+e.cfg.Name, e.cfg.ClientPort)
+		l, err := s.links.open(at.name+"-"+e.cfg.Name, e.cfg.ClientPort)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		at.etcd = append(at.etcd, l)
 	}
-	return at, nil
+	return nil
 }
 
 // endpoints is etcd as the seat reaches it.
@@ -56,13 +54,14 @@ func (at *seat) endpoints() (all []string) {
 
 // sit starts a process in the seat, under a name that no other had before. It does
 // nothing where one sits there: two faults may end at once.
-func (s *Site) sit(at *seat, r role) error {
+func (s *Site) sit(at *seat) error {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	if at.proc != nil && at.proc.alive() {
 		return nil
 	}
 	at.past++
+	r := at.role
 	r.Name = fmt.Sprintf("%s-%d", at.name, at.past)
 	if r.Node == "" {
 		r.Node = r.Name
@@ -78,27 +77,6 @@ func (s *Site) sit(at *seat, r role) error {
 	return err
 }
 
-func (s *Site) startNode(i int) error {
-	r := role{Kind: roleNode}
-	if s.opts.OneName {
-		r.Node = s.seats[i].name
-	}
-	return s.sit(s.seats[i], r)
-}
-
-// startSweeper starts one that takes what is overdue by grace, again and again.
-func (s *Site) startSweeper(grace time.Duration) error {
-	return s.sit(s.sweeper, role{Kind: roleSweep, Grace: grace, Pause: 200 * time.Millisecond})
-}
-
-// startPurger starts one that deletes finished rows, if there are schedules.
-func (s *Site) startPurger(context.Context) error {
-	if s.purger == nil {
-		return nil
-	}
-	return s.sit(s.purger, role{Kind: rolePurge, Pause: 500 * time.Millisecond})
-}
-
 // guard starts a node again each time that it ends by itself, until ctx ends.
 func (s *Site) guard(ctx context.Context, i int) error {
 	for {
@@ -106,8 +84,8 @@ func (s *Site) guard(ctx context.Context, i int) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		end := s.incidents.begin(Step{Fault: EndedNode, Node: i})
-		if err := s.startNode(i); err != nil {
+		end := s.log.begin(Step{Fault: EndedNode, Node: i})
+		if err := s.sit(s.seats[i]); err != nil {
 			return err
 		}
 		end()
@@ -119,6 +97,13 @@ func (at *seat) present() *process {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	return at.proc
+}
+
+// counters are those of the process in the seat, as it told them last.
+func (at *seat) counters() map[string]float64 {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return countersIn(at.log)
 }
 
 // kill ends the process in the seat with SIGKILL, frozen or not, and leaves the
@@ -147,11 +132,6 @@ func (at *seat) leave(ctx context.Context) error {
 	err := at.term(ctx)
 	at.kill()
 	return err
-}
-
-// freeze stops the process for a while.
-func (at *seat) freeze(ctx context.Context, during time.Duration) {
-	at.freezeUntil(func() { _ = wait.For(ctx, during) })
 }
 
 // freezeUntil stops the process until something has happened.

@@ -1,28 +1,25 @@
 package chaos
 
 import (
-	"context"
+	"slices"
 	"testing"
 	"time"
 )
 
+// busy is a load of all kinds of tasks, some of which are changed or fail.
+func busy(rate int) Load { return Load{Rate: rate, Changes: 0.12, Fails: true, Work: 100} }
+
 // TestServerDiesAndComesBack: kill -9 of MariaDB while deliveries are in hand.
 func TestServerDiesAndComesBack(t *testing.T) {
 	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true, Timing: pick(calmTimes, quickTimes)})
-	s.under(Load{Rate: pick(100, 500), Changes: 0.12, Fails: true, Work: 100, Far: 3 * time.Second}, func(ctx context.Context) error {
-		s.pause(time.Second)
-		for range pick(1, 5) {
-			if err := s.Do(ctx, Step{Fault: KillServer, Server: 1, Length: 2 * time.Second}); err != nil {
-				return err
-			}
-			s.pause(pick(2*time.Second, 10*time.Second))
-		}
-		return nil
-	})
+	load := busy(pick(100, 500))
+	load.Far = 3 * time.Second
+	kills := slices.Repeat([]Step{{Fault: KillServer, Server: 1, Length: 2 * time.Second}}, pick(1, 5))
+	s.playUnder(load, time.Second, pick(2*time.Second, 10*time.Second), kills...)
 	s.onceMoreAtMost()
 }
 
-// onceMoreAtMost checks, and that no delivery is repeated more than once.
+// onceMoreAtMost checks, and that no delivery was repeated more than once.
 func (s *scenario) onceMoreAtMost() {
 	s.t.Helper()
 	if r := s.verdict(); r.MostAgain > 1 {
@@ -34,12 +31,7 @@ func (s *scenario) onceMoreAtMost() {
 func TestServerIsCutOff(t *testing.T) {
 	onlyLong(t)
 	s := begin(t, Options{Servers: 2, Nodes: 3, Sweeper: true})
-	s.under(Load{Rate: 400, Changes: 0.12, Fails: true, Work: 100}, func(ctx context.Context) error {
-		s.pause(3 * time.Second)
-		err := s.Do(ctx, Step{Fault: CutServer, Server: 0, Length: 30 * time.Second})
-		s.pause(15 * time.Second)
-		return err
-	})
+	s.playUnder(busy(400), 3*time.Second, 15*time.Second, Step{Fault: CutServer, Server: 0, Length: 30 * time.Second})
 	s.onceMoreAtMost()
 }
 
@@ -48,12 +40,7 @@ func TestServerIsCutOff(t *testing.T) {
 func TestServerIsDemotedAndReplaced(t *testing.T) {
 	onlyLong(t)
 	s := begin(t, Options{Servers: 2, Nodes: 3, Sweeper: true})
-	s.under(Load{Rate: 400, Changes: 0.12, Fails: true, Work: 100}, func(ctx context.Context) error {
-		s.pause(3 * time.Second)
-		err := s.Do(ctx, Step{Fault: MoveServer, Server: 0, Length: 4 * time.Second})
-		s.pause(10 * time.Second)
-		return err
-	})
+	s.playUnder(busy(400), 3*time.Second, 10*time.Second, Step{Fault: MoveServer, Server: 0, Length: 4 * time.Second})
 	s.onceMoreAtMost()
 }
 
@@ -66,18 +53,13 @@ func TestEtcdIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, Options{Servers: 2, Nodes: 3})
-			s.under(Load{Rate: 300}, func(ctx context.Context) error {
-				s.pause(3 * time.Second)
-				err := s.Do(ctx, step)
-				s.pause(15 * time.Second)
-				return err
-			})
+			s.playUnder(Load{Rate: 300}, 3*time.Second, 15*time.Second, step)
 			s.balance(3)
 			r := s.verdict()
 			if r.Seconds() > 0 {
 				t.Errorf("%d second deliveries", r.Seconds())
 			}
-			if p99 := r.Troubled.Quantile(0.99); p99 > 2*time.Second {
+			if p99 := r.Times[timeTroubled].Quantile(0.99); p99 > 2*time.Second {
 				t.Errorf("lateness p99 %s", p99)
 			}
 		})

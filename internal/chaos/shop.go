@@ -13,7 +13,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/tocsinpg"
 )
@@ -28,6 +27,9 @@ type shop struct {
 	client   *tocsin.Client        // of the service
 	identity string                // of the outbox, as the ledger has it
 }
+
+// String names the business server in errors.
+func (b *shop) String() string { return fmt.Sprintf("business server %d", b.number) }
 
 // restartWithin bounds the start of a business server that was killed.
 const restartWithin = time.Minute
@@ -116,7 +118,7 @@ func (s *Site) startShops(ctx context.Context) error {
 		b, err := s.startShop(ctx, i)
 		s.shops = append(s.shops, b)
 		if err != nil {
-			return fmt.Errorf("business server %d: %w", i, err)
+			return fmt.Errorf("%s: %w", b, err)
 		}
 	}
 	return nil
@@ -142,14 +144,21 @@ func (s *Site) outboxes() (all []outbox.Config) {
 	return all
 }
 
-// restart kills the business server and brings it back after a while.
-func (b *shop) restart(ctx context.Context, down time.Duration) error {
+// kill ends the business server with SIGKILL.
+func (b *shop) kill() error {
 	if b.postgres == nil {
-		return b.mysql.restart(ctx, down)
+		return b.mysql.kill()
 	}
 	b.postgres.Kill()
-	_ = wait.For(ctx, down) // it comes back also when the run is cut short
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restartWithin)
+	return nil
+}
+
+// start brings it back.
+func (b *shop) start(ctx context.Context) error {
+	if b.postgres == nil {
+		return b.mysql.start(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, restartWithin)
 	defer cancel()
 	return b.postgres.Restart(ctx)
 }
@@ -177,38 +186,17 @@ func (s *Site) left(ctx context.Context) (n int, err error) {
 	for _, b := range s.shops {
 		var some int
 		if err := b.db.QueryRowContext(ctx, countOutboxSQL).Scan(&some); err != nil {
-			return 0, fmt.Errorf("count the rows in the outbox of business server %d: %w", b.number, err)
+			return 0, fmt.Errorf("count the rows in the outbox of %s: %w", b, err)
 		}
 		n += some
 	}
 	return n, nil
 }
 
-// stored are the operations that the business server has, those of committed transactions.
-func (b *shop) stored(ctx context.Context) (map[opKey]bool, error) {
-	found, err := b.db.QueryContext(ctx, readOrdersSQL)
-	if err != nil {
-		return nil, fmt.Errorf("read the orders of business server %d: %w", b.number, err)
-	}
-	defer func() { _ = found.Close() }()
-	all := map[opKey]bool{}
-	for found.Next() {
-		var k opKey
-		if err := found.Scan(&k.bizID, &k.seq); err != nil {
-			return nil, fmt.Errorf("read an order of business server %d: %w", b.number, err)
-		}
-		all[k] = true
-	}
-	if err := found.Err(); err != nil {
-		return nil, fmt.Errorf("read the orders of business server %d: %w", b.number, err)
-	}
-	return all, nil
-}
-
-// opKey is an operation on an order.
+// opKey is an operation on an order, as the business server has it.
 type opKey struct {
-	bizID uint64
-	seq   int
+	BizID uint64 `db:"biz_id"`
+	Seq   int
 }
 
 // outboxKey is a row of an outbox.
@@ -219,46 +207,49 @@ type outboxKey struct {
 
 // move is a row of the ledger: what a relay has moved.
 type move struct {
-	job tocsin.JobID // that an add has made
-	at  time.Time    // by the server of the tasks
+	Job    tocsin.JobID `db:"job_id"`     // that an add has made
+	At     time.Time    `db:"gmt_create"` // by the server of the tasks
+	Outbox string       // identity
+	ID     uint64       // of the row
 }
 
-// moves adds what stands in the ledgers of all databases to what was read before.
-func (s *Site) moves(ctx context.Context, all map[outboxKey]move) error {
+// readShops reads what the business servers have, and what was moved from their outboxes.
+func (s *Site) readShops(ctx context.Context) (err error) {
+	for _, b := range s.shops {
+		stored, err := readAll[opKey](ctx, b.db, b.String(), readOrdersSQL)
+		if err != nil {
+			return err
+		}
+		for _, k := range stored {
+			s.log.stored[k] = true
+		}
+	}
+	if s.log.left, err = s.left(ctx); err != nil {
+		return err
+	}
+	return s.readMoves(ctx)
+}
+
+// readMoves adds what stands in the ledgers of all databases to what was read before.
+func (s *Site) readMoves(ctx context.Context) error {
+	if len(s.shops) == 0 {
+		return nil
+	}
 	byIdentity := map[string]int{}
 	for _, b := range s.shops {
 		byIdentity[b.identity] = b.number
 	}
 	for db := range s.opts.Layout.Databases {
-		query := strings.ReplaceAll(ledgerSQL, "{database}", s.opts.Layout.Database(db))
-		if err := s.databases[db%len(s.databases)].eachMove(ctx, query, func(identity string, id uint64, m move) {
-			if shop, known := byIdentity[identity]; known {
-				all[outboxKey{shop, id}] = m
-			}
-		}); err != nil {
+		d := s.databases[db%len(s.databases)]
+		moves, err := readAll[move](ctx, d.direct, d.String(), strings.ReplaceAll(ledgerSQL, "{database}", s.opts.Layout.Database(db)))
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (d *database) eachMove(ctx context.Context, query string, do func(identity string, id uint64, m move)) error {
-	found, err := d.direct.QueryContext(ctx, query)
-	if err != nil {
-		return fmt.Errorf("read the ledger of server db%d: %w", d.number, err)
-	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		var identity string
-		var id uint64
-		var m move
-		if err := found.Scan(&identity, &id, &m.job, &m.at); err != nil {
-			return fmt.Errorf("read the ledger of server db%d: %w", d.number, err)
+		for _, m := range moves {
+			if shop, known := byIdentity[m.Outbox]; known {
+				s.log.moves[outboxKey{shop, m.ID}] = m
+			}
 		}
-		do(identity, id, m)
-	}
-	if err := found.Err(); err != nil {
-		return fmt.Errorf("read the ledger of server db%d: %w", d.number, err)
 	}
 	return nil
 }

@@ -89,26 +89,37 @@ func (o Options) timeout(callback bool) time.Duration {
 	return cmp.Or(o.Timeout, deliveryTimeout)
 }
 
+// place is where a task is kept, and came from.
+type place struct {
+	server, database int
+	shop             int // the business server that asked for it, counted from one; 0: none
+}
+
+// placeOf is the place of a table.
+func (o Options) placeOf(table int) place {
+	return place{server: o.serverOf(table), database: o.Layout.DatabaseOf(table)}
+}
+
+// serverOf is the number of the server that holds a table.
+func (o Options) serverOf(table int) int { return o.Layout.DatabaseOf(table) % o.Servers }
+
 // Site is a running cluster.
 type Site struct {
-	opts       Options
-	links      links
-	databases  []*database
-	etcd       []*etcdServer
-	receiver   *receiver
-	seats      []*seat // of nodes; the sweeper's is apart
-	sweeper    *seat
-	purger     *seat // nil: nothing is purged
-	harness    *seat // the links of this process
-	shops      []*shop
-	relays     []*seat // of processes that only relay
-	spare      *seat   // of one that relays without the lock
-	orders     *orders
-	moved      map[outboxKey]move // seen in the ledgers so far
-	client     *tocsin.Client
-	incidents  *incidents
-	aimed      atomic.Int64 // freezes that met the moment at which a run is admitted
-	intrusions intrusions
+	opts      Options
+	log       *evidence
+	links     links
+	databases []*database
+	etcd      []*etcdServer
+	receiver  *receiver
+	seats     []*seat // of nodes, then of processes that only relay
+	sweeper   *seat
+	purger    *seat // nil: nothing is purged
+	harness   *seat // the links of this process
+	spare     *seat // of a relay without the lock; nil: there are no outboxes
+	shops     []*shop
+	keeper    *keeper // of schedules; nil: there are none
+	client    *tocsin.Client
+	aimed     atomic.Int64 // freezes that met the moment at which a run is admitted
 }
 
 // Start brings everything up and returns when every table has an owner. After an
@@ -117,8 +128,9 @@ func Start(ctx context.Context, opts Options) (*Site, error) {
 	if !supported {
 		return nil, errors.New("chaos: only Linux can freeze processes and end them with their parent")
 	}
-	s := &Site{opts: opts.withDefaults(), links: newLinks(), incidents: &incidents{}, orders: &orders{all: map[uint64]*order{}}, moved: map[outboxKey]move{}}
-	for _, step := range []func(context.Context) error{s.startServers, s.startShops, s.openSeats, s.makeSchema, s.openShops, s.startNodes, s.startRelays, s.startPurger} {
+	opts = opts.withDefaults()
+	s := &Site{opts: opts, links: newLinks(), log: newEvidence(opts)}
+	for _, step := range []func(context.Context) error{s.startServers, s.startShops, s.openSeats, s.makeSchema, s.openShops, s.startNodes, s.startRelays} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Stop())
 		}
@@ -151,26 +163,32 @@ func (o Options) ownership() string {
 	return node.ByEtcd
 }
 
-func (s *Site) openSeats(context.Context) (err error) {
-	if s.harness, err = s.openSeat("harness"); err != nil {
-		return err
-	}
-	if s.sweeper, err = s.openSeat("sweeper"); err != nil {
-		return err
-	}
-	if s.opts.Runs {
-		if s.purger, err = s.openSeat("purger"); err != nil {
-			return err
-		}
-	}
+// openSeats makes the seats of all processes that there may be.
+func (s *Site) openSeats(context.Context) error {
 	for i := range s.opts.Nodes {
-		seat, err := s.openSeat(fmt.Sprintf("n%d", i+1))
-		if err != nil {
+		at := &seat{name: fmt.Sprintf("n%d", i+1), role: role{Kind: roleNode}}
+		if s.opts.OneName {
+			at.role.Node = at.name
+		}
+		s.seats = append(s.seats, at)
+	}
+	for i := range s.opts.Relays {
+		s.seats = append(s.seats, &seat{name: fmt.Sprintf("r%d", i+1), role: role{Kind: roleRelay}})
+	}
+	s.harness = &seat{name: "harness"}
+	s.sweeper = &seat{name: "sweeper", role: role{Kind: roleSweep, Grace: s.opts.Timing.Grace, Pause: 200 * time.Millisecond}}
+	if s.opts.Runs {
+		s.purger = &seat{name: "purger", role: role{Kind: rolePurge, Pause: 500 * time.Millisecond}}
+	}
+	if s.opts.Shops > 0 {
+		s.spare = &seat{name: "spare", role: role{Kind: roleSpare}}
+	}
+	for _, at := range s.everybody() {
+		if err := s.openLinks(at); err != nil {
 			return err
 		}
-		s.seats = append(s.seats, seat)
 	}
-	return s.openRelays()
+	return nil
 }
 
 func (s *Site) makeSchema(ctx context.Context) (err error) {
@@ -201,13 +219,15 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 }
 
 func (s *Site) startNodes(ctx context.Context) error {
-	for i := range len(s.seats) - s.opts.Idle {
-		if err := s.startNode(i); err != nil {
-			return err
-		}
-	}
+	run := slices.Clone(s.seats[:s.opts.Nodes-s.opts.Idle])
 	if s.opts.Sweeper {
-		if err := s.startSweeper(s.opts.Timing.Grace); err != nil {
+		run = append(run, s.sweeper)
+	}
+	if s.purger != nil {
+		run = append(run, s.purger)
+	}
+	for _, at := range run {
+		if err := s.sit(at); err != nil {
 			return err
 		}
 	}
@@ -235,7 +255,7 @@ func (s *Site) tables(at *seat) tocsin.Config {
 
 // databaseOf is the server of a table number.
 func (s *Site) databaseOf(table int) *database {
-	return s.databases[s.opts.Layout.DatabaseOf(table)%len(s.databases)]
+	return s.databases[s.opts.serverOf(table)]
 }
 
 // AwaitBalance returns when the given number of nodes own all tables, evenly; without etcd, when that many are present.
@@ -291,7 +311,7 @@ func (s *Site) balanced(found []assign.NodeState, nodes int) bool {
 
 // everybody are all seats that were opened.
 func (s *Site) everybody() []*seat {
-	all := slices.Concat(s.seats, s.relays, []*seat{s.spare, s.sweeper, s.purger, s.harness})
+	all := append(slices.Clone(s.seats), s.spare, s.sweeper, s.purger, s.harness)
 	return slices.DeleteFunc(all, func(at *seat) bool { return at == nil })
 }
 
@@ -303,6 +323,9 @@ func (s *Site) Stop() error {
 	}
 	if s.client != nil {
 		_ = s.client.Close() // connections that died with a server can't say goodbye
+	}
+	if s.keeper != nil {
+		_ = s.keeper.schedules.Close() // nor can these
 	}
 	for _, b := range s.shops {
 		errs = append(errs, b.stop())

@@ -32,6 +32,19 @@ func (b beat) cron() string {
 	return fmt.Sprintf("%d * * * *", b.Minute)
 }
 
+// pace is how often a beat strikes, in a word.
+func (b beat) pace() string {
+	switch {
+	case b.Every > 0:
+		return "each second"
+	case b.Step > 0:
+		return "each minute"
+	case b.Daily:
+		return "each day"
+	}
+	return "each hour"
+}
+
 // strikes reports whether t is a fire time.
 func (b beat) strikes(zone *time.Location, anchor, t time.Time) bool {
 	if b.Every > 0 {
@@ -85,11 +98,9 @@ type timing struct {
 
 // timerOp is one thing that was done to a schedule.
 type timerOp struct {
-	Kind     string
-	Want     timing // after it
-	Sent     time.Time
-	Back     time.Time // when the answer came
-	Word     word
+	Kind string
+	asked
+	Want     timing       // after it
 	Revision uint32       // as answered; 0: none, as of a run
 	Job      tocsin.JobID // of a run
 	Changed  bool         // of a cancel: it took hold
@@ -105,7 +116,7 @@ func (c *timerOp) revises() bool {
 
 // String is for a breach's trace.
 func (c *timerOp) String() string {
-	text := fmt.Sprintf("%s sent %s, %s %s", c.Kind, c.Sent.UTC().Format(clockForm), c.Word, c.Back.UTC().Format(clockForm))
+	text := fmt.Sprintf("%s %s", c.Kind, &c.asked)
 	if c.Kind == backfillTimer {
 		return fmt.Sprintf("%s, from %s to %s, %d fire times", text, c.From.UTC().Format(clockForm), c.To.UTC().Format(clockForm), c.Runs)
 	}

@@ -10,38 +10,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// The promises of schedules.
-const (
-	promiseFire      = "a fire time has a task"
-	promiseOneTask   = "a fire time has one task"
-	promiseOneRun    = "a fire time is not done for two revisions"
-	promiseCut       = "at a change each fire time is of one revision"
-	promiseNoFire    = "a run is for a fire time of its revision"
-	promiseIdle      = "a schedule that is not active makes no run"
-	promiseDead      = "no run of a dead revision is begun"
-	promiseAsked     = "a revision is as somebody asked for it"
-	promiseChange    = "an acknowledged change is stored"
-	promiseAnchor    = "@every counts from the activation"
-	promiseHand      = "a run by hand is one that somebody asked for"
-	promiseOffset    = "a run is due at its fire time, later by a constant below the jitter"
-	promiseMissed    = "only a run that is late is missed"
-	promiseTold      = "a delivery is told its schedule, fire time and payload"
-	promiseOneEnd    = "a final state stays"
-	promisePurge     = "only what has ended is deleted"
-	promiseUser      = "nobody cancels but the user"
-	promiseCancelled = "a cancelled task stays cancelled"
-	promiseLastTry   = "a task is buried after its last attempt or fifth crash only"
-	promiseAttempts  = "an attempt is counted for each failure, and for no crash"
-	promiseClaim     = "what has to be claimed begins within 5 s of its claim"
-	promiseBackfill  = "a backfill makes a run for each fire time of its span"
-	promiseTurn      = "no run begins while an earlier one of its schedule is open, unless overlap is allow"
-	promiseAlone     = "two runs of a schedule that skips or queues are not in delivery at once"
-	promiseSkipped   = "a run is skipped beside an open one only: one, or two of a queue"
-	promiseReplaced  = "a run is replaced by a later one only, which is delivered"
-	promiseWaits     = "a run that waits begins when the earlier ones have ended"
-	promisePause     = "a schedule is paused after as many failed runs in a row as pause_after says"
-)
-
 // Slacks of the checker.
 const (
 	clockSlack  = 2 * time.Millisecond // the tables' times are cut to milliseconds
@@ -73,28 +41,15 @@ func (s *spell) back() time.Time {
 	return s.asked.Back
 }
 
-// timetable is what is known of schedules at the end of a run.
-type timetable struct {
-	*timeLog
-	timers []*timer
-	costs  []cost
-}
-
-// has reports whether a task is a run.
-func (t *timetable) has(id tocsin.JobID) bool { return t != nil && t.runs[id] != nil }
-
 // timetables checks all schedules.
 func (v verdict) timetables() {
-	if v.table == nil {
-		return
-	}
-	v.report.Fires = newFireFigures(v.table)
 	known := map[tocsin.JobID]bool{}
 	runs := map[tocsin.JobID][]*firing{}
-	for _, f := range v.table.runs {
+	for _, f := range v.runs {
+		v.report.count(lineRuns, "made")
 		runs[f.Schedule] = append(runs[f.Schedule], f)
 	}
-	for _, t := range v.table.timers {
+	for _, t := range v.timers {
 		known[t.ID] = true
 		slices.SortFunc(runs[t.ID], func(a, b *firing) int { return cmp.Or(a.Fire.Compare(b.Fire), a.Made.Compare(b.Made)) })
 		c := &timerCheck{verdict: v, timer: t, spells: map[uint32]*spell{}, made: map[runOf]*firing{}, runs: runs[t.ID]}
@@ -125,7 +80,13 @@ type runOf struct {
 }
 
 func (c *timerCheck) check() {
-	c.report.Fires.changes(c.timer)
+	c.report.count(linePolicies, c.plan.String())
+	for i, by := range c.changes {
+		if i == 0 {
+			c.report.count(lineSchedules, by.Want.Beat.pace())
+		}
+		c.report.count(lineChanges, by.Kind+" "+string(by.Word))
+	}
 	c.resolve()
 	c.stored()
 	trace := c.timer.String()
@@ -151,6 +112,17 @@ func (c *timerCheck) check() {
 	}
 }
 
+// wanted counts a fire time that was to be, and lost one that had no task; first: in the first minute after a change.
+func (c *timerCheck) wanted(first bool) { c.fireTime("in all", first) }
+func (c *timerCheck) lost(first bool)   { c.fireTime("lost", first) }
+
+func (c *timerCheck) fireTime(what string, first bool) {
+	c.report.count(lineFires, what)
+	if first {
+		c.report.count(lineFirst, what)
+	}
+}
+
 func (c *timerCheck) broken(promise, about string) {
 	c.report.breach(promise, about+"\n  "+c.timer.String())
 }
@@ -158,7 +130,7 @@ func (c *timerCheck) broken(promise, about string) {
 // resolve finds who asked for each revision, and with it what was in force when.
 func (c *timerCheck) resolve() {
 	var last *spell
-	for _, r := range c.table.revisions[c.ID] {
+	for _, r := range c.revisions[c.ID] {
 		s := &spell{revised: r, lo: r.At, hi: r.At.Add(clockSlack), asked: c.whoAsked(r), goesOn: last != nil && last.active() && r.active()}
 		if c.pauseAfter > 0 && last != nil && r.pauses(last.revised) {
 			s.asked, s.lo = nil, c.pausing(last.revised, r)
@@ -241,7 +213,7 @@ func (c *timerCheck) anchored(s, last *spell) {
 // was in force.
 func (c *timerCheck) stored() {
 	for _, by := range c.changes {
-		if by.Word == acknowledged && by.Kind == runTimer && c.table.runs[by.Job] == nil {
+		if by.Word == acknowledged && by.Kind == runTimer && c.evidence.runs[by.Job] == nil {
 			c.broken(promiseStored, by.String())
 		}
 		if by.Word == acknowledged && by.Kind == backfillTimer {
@@ -268,7 +240,7 @@ func (c *timerCheck) once() {
 			continue
 		}
 		if before := c.made[runOf{f.Revision, f.Fire}]; before != nil && !(f.Revision == ofBackfill && c.free(before, f)) {
-			c.report.Fires.Twice++
+			c.report.count(lineFires, "twice")
 			c.broken(promiseOneTask, before.String()+"\n"+f.String())
 		}
 		c.made[runOf{f.Revision, f.Fire}] = f
@@ -276,7 +248,7 @@ func (c *timerCheck) once() {
 			continue
 		}
 		if before := done[f.Fire]; before != nil && before.Revision != f.Revision {
-			c.report.Fires.Twice++
+			c.report.count(lineFires, "twice")
 			c.broken(promiseOneRun, before.String()+"\n"+f.String())
 		}
 		done[f.Fire] = f
@@ -318,9 +290,9 @@ func (c *timerCheck) fired(s *spell) {
 	}
 	for _, t := range c.fires(s, s.hi, s.next.lo) {
 		first := t.Sub(s.hi) < firstWindow
-		c.report.Fires.wanted(first)
+		c.wanted(first)
 		if c.made[runOf{s.Revision, t}] == nil {
-			c.report.Fires.lost(first)
+			c.lost(first)
 			c.broken(promiseFire, "no task for "+t.Format(clockForm)+" of "+s.String())
 		}
 	}
@@ -346,9 +318,9 @@ func (c *timerCheck) belongs(f *firing) {
 
 // byHand checks that somebody asked for a run.
 func (c *timerCheck) byHand(f *firing) {
-	c.report.Fires.ByHand++
+	c.report.count(lineRuns, "by hand")
 	if f.Revision == ofBackfill {
-		c.report.Fires.Backfilled++
+		c.report.count(lineRuns, "backfilled")
 	}
 	if !slices.ContainsFunc(c.changes, func(by *timerOp) bool { return c.askedFor(by, f) }) {
 		c.broken(promiseHand, f.String())

@@ -26,12 +26,9 @@ var elsewhere = time.FixedZone("elsewhere", 3600)
 const forgedSchedule = 1000
 
 func forgeTimes() *forgedTimes {
-	o := Options{}.withDefaults()
-	f := &forgedTimes{&evidence{
-		opts: o, place: o.placeOf, deliveries: map[tocsin.JobID][]delivery{}, finals: map[tocsin.JobID]row{},
-		table: &timetable{timeLog: &timeLog{revisions: map[tocsin.JobID][]revised{}, runs: map[tocsin.JobID]*firing{}}},
-	}, &timer{Name: "forged", ID: forgedSchedule, Type: keptRun.Name(), Zone: "Asia/Kathmandu", plan: plan{overlap: schedule.OverlapAllow}}}
-	f.table.timers = []*timer{f.t}
+	t := &timer{Name: "forged", ID: forgedSchedule, Type: keptRun.Name(), Zone: "Asia/Kathmandu", plan: plan{overlap: schedule.OverlapAllow}}
+	f := &forgedTimes{newEvidence(Options{}.withDefaults()), t}
+	f.timers = []*timer{t}
 	f.change(createTimer, 0, timing{beat{Every: time.Second}, 1, true}, 0)
 	for ms := 1000; ms <= 4000; ms += 1000 {
 		f.done(f.make(1, ms, 5)) // the one at 4 s stays with its revision
@@ -49,36 +46,36 @@ func forgeTimes() *forgedTimes {
 	hand := f.make(ofHand, 0, 8000)
 	hand.Due = at(8000)
 	f.done(hand)
-	f.t.changes = append(f.t.changes, &timerOp{Kind: runTimer, Sent: at(7999), Back: at(8001), Word: acknowledged, Job: hand.JobID})
+	f.t.changes = append(f.t.changes, &timerOp{Kind: runTimer, asked: asked{at(7999), at(8001), acknowledged}, Job: hand.JobID})
 	return f
 }
 
 // change stores a revision, and notes who asked for it.
 func (f *forgedTimes) change(kind string, ms int, want timing, anchor int) *timerOp {
-	n := uint32(len(f.table.revisions[forgedSchedule]) + 1)
-	c := &timerOp{Kind: kind, Want: want, Sent: at(ms - 5).In(elsewhere), Back: at(ms + 5).In(elsewhere), Word: acknowledged, Revision: n}
+	n := uint32(len(f.revisions[forgedSchedule]) + 1)
+	c := &timerOp{Kind: kind, Want: want, asked: asked{at(ms - 5).In(elsewhere), at(ms + 5).In(elsewhere), acknowledged}, Revision: n}
 	f.t.changes = append(f.t.changes, c)
 	r := revised{ID: forgedSchedule, Revision: n, State: "inactive", Cron: want.Beat.cron(), Zone: f.t.Zone, Anchor: at(anchor),
 		Payload: fmt.Sprintf(`{"ms":1,"mark":%d}`, want.Mark), At: at(ms)}
 	if want.Active {
 		r.State = "active"
 	}
-	f.table.revisions[forgedSchedule] = append(f.table.revisions[forgedSchedule], r)
+	f.revisions[forgedSchedule] = append(f.revisions[forgedSchedule], r)
 	return c
 }
 
 // make stores a run as the server notes it.
 func (f *forgedTimes) make(revision uint32, fire, made int) *firing {
-	id := tocsin.JobID(forgedSchedule + 1 + len(f.table.runs))
+	id := tocsin.JobID(forgedSchedule + 1 + len(f.runs))
 	key := binary.BigEndian.AppendUint64([]byte{0}, forgedSchedule)
 	key = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(key, revision), uint64(at(fire).UnixMilli()))
-	f.table.note(noteMade, at(made), key, row{JobID: id, BizID: 5, Due: at(fire)})
-	return f.table.runs[id]
+	f.note(noteMade, at(made), key, row{JobID: id, BizID: 5, Due: at(fire)})
+	return f.runs[id]
 }
 
 // ends notes a run's end.
 func (f *forgedTimes) ends(run *firing, ms int, status tocsin.Status, why string) {
-	f.table.note(noteEnd, at(ms), nil, row{JobID: run.JobID, BizID: 5, Status: status, Action: at(ms), Due: run.Due, LastError: why})
+	f.note(noteEnd, at(ms), nil, row{JobID: run.JobID, BizID: 5, Status: status, Action: at(ms), Due: run.Due, LastError: why})
 }
 
 func (f *forgedTimes) cancel(run *firing, ms int, why string) { f.ends(run, ms, tocsin.Cancelled, why) }
@@ -101,12 +98,12 @@ func (f *forgedTimes) deliver(run *firing, late int) *delivery {
 
 // claim notes that a run was claimed for its delivery.
 func (f *forgedTimes) claim(run *firing, t time.Time) {
-	f.table.note(noteClaimed, t, nil, row{JobID: run.JobID, BizID: 5, Status: tocsin.Claimed, Due: run.Due, LastError: "n1-1-xyz"})
+	f.note(noteClaimed, t, nil, row{JobID: run.JobID, BizID: 5, Status: tocsin.Claimed, Due: run.Due, LastError: "n1-1-xyz"})
 }
 
 // of is the run of a revision at a time.
 func (f *forgedTimes) of(revision uint32, fire int) *firing {
-	for _, r := range f.table.runs {
+	for _, r := range f.runs {
 		if r.Revision == revision && (revision == ofHand || r.Fire.Equal(at(fire))) {
 			return r
 		}
@@ -116,7 +113,7 @@ func (f *forgedTimes) of(revision uint32, fire int) *firing {
 
 // forget takes a run away, as if it had never been made.
 func (f *forgedTimes) forget(run *firing) {
-	delete(f.table.runs, run.JobID)
+	delete(f.runs, run.JobID)
 	delete(f.deliveries, run.JobID)
 }
 
@@ -128,11 +125,11 @@ func (f *forgedTimes) undone(run *firing) *firing {
 }
 
 // revision is one that the server noted.
-func (f *forgedTimes) revision(n int) *revised { return &f.table.revisions[forgedSchedule][n-1] }
+func (f *forgedTimes) revision(n int) *revised { return &f.revisions[forgedSchedule][n-1] }
 
 // byUser notes that somebody cancelled a run alone.
 func (f *forgedTimes) byUser(run *firing, ms int, w word) {
-	f.t.changes = append(f.t.changes, &timerOp{Kind: cancelRun, Sent: at(ms - 5), Back: at(ms + 5), Word: w, Job: run.JobID, Changed: w == acknowledged})
+	f.t.changes = append(f.t.changes, &timerOp{Kind: cancelRun, asked: asked{at(ms - 5), at(ms + 5), w}, Job: run.JobID, Changed: w == acknowledged})
 }
 
 // timeForgery is a change of the forged evidence, and the promises that it breaks.
@@ -148,7 +145,7 @@ func breaks(forge func(*forgedTimes), broken ...string) timeForgery {
 
 // later puts off all runs and their deliveries.
 func (f *forgedTimes) later(offset time.Duration) {
-	for _, r := range f.table.runs {
+	for _, r := range f.runs {
 		r.Due = r.Due.Add(offset)
 		for i := range f.deliveries[r.JobID] {
 			f.deliveries[r.JobID][i].At = f.deliveries[r.JobID][i].At.Add(offset)
@@ -204,7 +201,7 @@ var timeForgeries = map[string]timeForgery{
 
 	"of the revision before two changes": breaks(func(f *forgedTimes) {
 		f.t.changes = nil
-		f.table.timeLog = &timeLog{revisions: map[tocsin.JobID][]revised{}, runs: map[tocsin.JobID]*firing{}}
+		f.revisions, f.runs = map[tocsin.JobID][]revised{}, map[tocsin.JobID]*firing{}
 		clear(f.deliveries)
 		often := beat{Every: 900 * time.Millisecond}
 		f.change(createTimer, 0, timing{beat{Every: 4 * time.Second}, 1, true}, 0)
@@ -256,13 +253,13 @@ var timeForgeries = map[string]timeForgery{
 	"all later by more than the jitter": breaks(func(f *forgedTimes) { f.t.Jitter = time.Millisecond; f.later(time.Millisecond) }, promiseOffset),
 
 	"a change that is lost": breaks(func(f *forgedTimes) {
-		f.t.changes = append(f.t.changes, &timerOp{Kind: activateTimer, Sent: at(20000), Back: at(20100), Word: acknowledged, Revision: 5})
+		f.t.changes = append(f.t.changes, &timerOp{Kind: activateTimer, asked: asked{at(20000), at(20100), acknowledged}, Revision: 5})
 	}, promiseChange),
 	"a revision that nobody asked for":             breaks(func(f *forgedTimes) { f.t.changes = slices.Delete(f.t.changes, 3, 4) }, promiseAsked),
 	"a revision of a change that was refused":      breaks(func(f *forgedTimes) { f.t.changes[3].Word = refusedWord }, promiseAsked),
 	"a revision of a change whose answer was lost": breaks(func(f *forgedTimes) { f.t.changes[3].Word, f.t.changes[3].Revision = unknownWord, 0 }),
 	"a change without an answer that is not stored": breaks(func(f *forgedTimes) {
-		f.t.changes = append(f.t.changes, &timerOp{Kind: activateTimer, Sent: at(20000), Back: at(20100), Word: unknownWord})
+		f.t.changes = append(f.t.changes, &timerOp{Kind: activateTimer, asked: asked{at(20000), at(20100), unknownWord}})
 	}),
 	"another expression than was asked for": breaks(func(f *forgedTimes) { f.revision(2).Cron = "@every 3s" }, promiseAsked, promiseChange, promiseAnchor),
 	"another payload than was asked for":    breaks(func(f *forgedTimes) { f.revision(2).Payload = `{"mark":1}` }, promiseAsked, promiseChange),
@@ -275,7 +272,7 @@ var timeForgeries = map[string]timeForgery{
 	"an anchor before the activation":                   breaks(func(f *forgedTimes) { f.revision(1).Anchor = at(-1000) }, promiseAnchor),
 	"still active at the end": breaks(func(f *forgedTimes) {
 		f.t.changes = slices.Delete(f.t.changes, 3, 4)
-		f.table.revisions[forgedSchedule] = f.table.revisions[forgedSchedule][:3]
+		f.revisions[forgedSchedule] = f.revisions[forgedSchedule][:3]
 		f.forget(f.of(3, 13500))
 	}, promiseEnds),
 
@@ -354,18 +351,7 @@ func TestTimerChecker(t *testing.T) {
 			t.Parallel()
 			f := forgeTimes()
 			c.forge(f)
-			found := map[string]bool{}
-			report := f.check()
-			for _, b := range report.Breaches {
-				found[b.Promise] = true
-			}
-			want := map[string]bool{}
-			for _, promise := range c.broken {
-				want[promise] = true
-			}
-			if !maps.Equal(found, want) {
-				t.Errorf("found %q, want %q\n%s", slices.Sorted(maps.Keys(found)), c.broken, report)
-			}
+			f.check().breaks(t, c.broken...)
 		})
 	}
 }
@@ -376,9 +362,8 @@ func TestTimerFigures(t *testing.T) {
 	f := forgeTimes()
 	f.forget(f.of(2, 5500))
 	r := f.check()
-	got := fmt.Sprintf("%d fires, %d first, %d lost, %d first lost, %d made, %d by hand, %d by a change, %d late", r.Fires.Fires, r.Fires.First,
-		r.Fires.Lost, r.Fires.FirstLost, r.Fires.Made, r.Fires.ByHand, r.Fires.Cancelled["by a change"], len(r.Calm))
-	if want := "8 fires, 8 first, 1 lost, 1 first lost, 11 made, 1 by hand, 3 by a change, 7 late"; got != want {
+	got := fmt.Sprint(r.Counts[lineFires], "; ", r.Counts[lineFirst], "; ", r.Counts[lineRuns], "; ", r.Counts[lineCancelled], "; ", len(r.Times[timeCalm]))
+	if want := "8 in all, 1 lost; 8 in all, 1 lost; 1 by hand, 11 made; 3 by a change; 7"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -1,19 +1,66 @@
 package chaos
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
+
+// kindle is how long schedules and direct tasks go on before their cost is measured.
+const kindle = 5 * time.Second
+
+// makeSchedules makes the schedules, and one change of each kind. It measures what they cost, if that is wanted.
+func (s *Site) makeSchedules(ctx context.Context, cfg Config) (err error) {
+	if s.keeper, err = s.newKeeper(ctx, cfg.Seed, cfg.Timers); err != nil {
+		return err
+	}
+	if cfg.Timers.Measure > 0 {
+		say(cfg.Out, "measure without schedules")
+		if err := s.measureBefore(ctx, cfg); err != nil {
+			return err
+		}
+	}
+	say(cfg.Out, "make %d schedules", cfg.Timers.Schedules)
+	if err := s.keeper.create(ctx, cfg.Length); err != nil {
+		return err
+	}
+	if cfg.Timers.Measure > 0 {
+		say(cfg.Out, "measure with schedules")
+		if err := wait.For(ctx, kindle); err != nil {
+			return err
+		}
+		if err := s.measure(ctx, "with schedules", cfg.Timers.Measure, true); err != nil {
+			return err
+		}
+	}
+	s.keeper.eachKind(ctx)
+	say(cfg.Out, "faults and changes")
+	return nil
+}
+
+// measureBefore measures the cluster at rest, and while as many tasks are added directly as the schedules will make.
+func (s *Site) measureBefore(ctx context.Context, cfg Config) error {
+	if err := s.measure(ctx, "at rest", cfg.Timers.Measure, false); err != nil {
+		return err
+	}
+	load := Load{Rate: cfg.Timers.rate(), Near: time.Second, Types: []string{"plain", "plain", "strict", "hook"}, Work: 9}
+	err := s.Under(ctx, cfg.Seed, load, func(ctx context.Context) error {
+		if err := wait.For(ctx, load.withDefaults().Far); err != nil {
+			return err
+		}
+		return s.measure(ctx, "same tasks, no schedules", cfg.Timers.Measure, false)
+	})
+	return errors.Join(err, s.Drain(ctx, drainWithin))
+}
+
+// rate is how many runs a second the schedules have.
+func (l TimerLoad) rate() int { return l.Schedules/4 + l.Schedules/2/60 }
 
 // cost is what servers and nodes did in a part of a run without faults.
 type cost struct {
@@ -67,26 +114,50 @@ const passWithin = 4 * time.Minute
 
 // measure measures what the cluster does for a while. With schedules it goes on until each node has ended a pass over each
 // server, and so made the runs that were to be made then.
-func (s *Site) measure(ctx context.Context, name string, during time.Duration, generates bool) (cost, error) {
+func (s *Site) measure(ctx context.Context, name string, during time.Duration, generates bool) error {
 	before, err := s.spent(ctx)
 	if err != nil {
-		return before, err
+		return err
 	}
 	if err := wait.For(ctx, during); err != nil {
-		return before, err
+		return err
 	}
 	if generates {
 		if err := s.awaitPasses(ctx, before.passes); err != nil {
-			return before, err
+			return err
 		}
 	}
 	after, err := s.spent(ctx)
+	if err != nil {
+		return err
+	}
 	c := cost{name: name, generates: generates, from: before.from, to: after.from, questions: after.questions - before.questions, statements: map[string]float64{},
 		nodes: after.nodes - before.nodes, servers: after.servers - before.servers}
 	for statement, n := range after.statements {
 		c.statements[statement] = n - before.statements[statement]
 	}
-	return c, err
+	s.log.measures = append(s.log.measures, c)
+	return nil
+}
+
+// measured counts the deliveries and the runs that were made in each part whose cost was measured.
+func (v verdict) measured() {
+	for _, c := range v.measures {
+		in := func(t time.Time) bool { return t.After(c.from) && t.Before(c.to) }
+		for _, of := range v.deliveries {
+			for _, d := range of {
+				if in(d.At) {
+					c.deliveries++
+				}
+			}
+		}
+		for _, f := range v.runs {
+			if in(f.Made) {
+				c.made++
+			}
+		}
+		v.report.costs = append(v.report.costs, c)
+	}
 }
 
 // spent reads the counters.
@@ -96,7 +167,7 @@ func (s *Site) spent(ctx context.Context) (c cost, err error) {
 		var name string
 		var n float64
 		if err := d.direct.QueryRowContext(ctx, questionsSQL).Scan(&name, &n); err != nil {
-			return c, fmt.Errorf("count statements of server db%d: %w", d.number, err)
+			return c, fmt.Errorf("count statements of %s: %w", d, err)
 		}
 		c.questions += n
 		took, err := cpuOf(d.server.Pid())
@@ -111,7 +182,7 @@ func (s *Site) spent(ctx context.Context) (c cost, err error) {
 			return c, err
 		}
 		c.nodes += took
-		counts := at.statements()
+		counts := at.counters()
 		for statement, n := range counts {
 			c.statements[statement] += n
 		}
@@ -125,7 +196,7 @@ func (s *Site) awaitPasses(ctx context.Context, before []float64) error {
 	ctx, cancel := context.WithTimeout(ctx, passWithin)
 	defer cancel()
 	for i, at := range s.seats {
-		for at.statements()[passesTold] < before[i]+float64(len(s.databases)) {
+		for at.counters()[passesTold] < before[i]+float64(len(s.databases)) {
 			if err := wait.For(ctx, time.Second); err != nil {
 				return fmt.Errorf("node %s ended no pass over each server within %s: %w", at.name, passWithin, err)
 			}
@@ -152,55 +223,4 @@ func cpuOf(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
 	return time.Duration(user+system) * time.Second / ticks, nil
-}
-
-// What nodes tell beside their round trips: counters of their generators.
-const (
-	passesTold = "passes"
-	runsTold   = "runs made"
-)
-
-// told are the counters that nodes tell, by their names there.
-var told = map[string]string{"tocsin_generator_passes_total": passesTold, "tocsin_generator_runs_total": runsTold}
-
-// statementsForm begins the line of a node's log that has its round trips.
-const statementsForm = "statements: "
-
-// tellStatements writes how many round trips there were, by what they are for.
-func tellStatements(r *prometheus.Registry) {
-	counts := map[string]uint64{}
-	families, _ := r.Gather()
-	for _, f := range families {
-		if name := told[f.GetName()]; name != "" {
-			counts[name] = uint64(f.GetMetric()[0].GetCounter().GetValue())
-		}
-		if f.GetName() != "tocsin_store_round_trip_seconds" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			counts[m.GetLabel()[0].GetValue()] += m.GetHistogram().GetSampleCount()
-		}
-	}
-	text, err := json.Marshal(counts)
-	if err != nil {
-		panic(err) // plain values only
-	}
-	fmt.Fprintf(os.Stderr, "%s%s\n", statementsForm, text)
-}
-
-// statements are the round trips of the process in the seat, as it told last.
-func (at *seat) statements() (counts map[string]float64) {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	text, err := os.ReadFile(at.log)
-	if err != nil {
-		return nil
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		if told, found := bytes.CutPrefix(lines.Bytes(), []byte(statementsForm)); found {
-			counts = nil
-			_ = json.Unmarshal(told, &counts) // half a line is none
-		}
-	}
-	return counts
 }

@@ -30,7 +30,7 @@ func (c *timerCheck) cut(s, next *spell) {
 	for _, t := range c.fires(s, next.lo, until) {
 		switch stayed, known := c.stayed(s, next, t); {
 		case known && stayed:
-			c.report.Fires.wanted(t.Sub(s.hi) < firstWindow)
+			c.wanted(t.Sub(s.hi) < firstWindow)
 			notBefore(t)
 		case known:
 			before(t)
@@ -38,7 +38,7 @@ func (c *timerCheck) cut(s, next *spell) {
 	}
 	for _, t := range c.fires(next, next.lo, until) {
 		if c.made[runOf{next.Revision, t}] != nil {
-			c.report.Fires.wanted(true)
+			c.wanted(true)
 			before(t)
 		} else if notBefore(t); !high.IsZero() && !t.Before(high) {
 			lost = true
@@ -48,9 +48,9 @@ func (c *timerCheck) cut(s, next *spell) {
 		return
 	}
 	if lost {
-		c.report.Fires.lost(true)
+		c.lost(true)
 	} else {
-		c.report.Fires.Twice++
+		c.report.count(lineFires, "twice")
 	}
 	c.broken(promiseCut, fmt.Sprintf("runs for %s to %s, change: %s\n  %s\n  %s", high.Format(clockForm), low.Format(clockForm), next,
 		c.ranFor(s, next, high), c.ranFor(s, next, low)))

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -45,10 +45,7 @@ type keeper struct {
 	schedules *schedule.Schedules
 	timers    []*timer     // by number
 	busy      []sync.Mutex // by timer: it is being changed
-
-	mu  sync.Mutex
-	rng *rand.Rand
-	all []*timer // also those that were deleted
+	rng       *rand.Rand
 }
 
 // newKeeper draws the schedules. Those that fire each hour or day do so once within length.
@@ -57,11 +54,11 @@ func (s *Site) newKeeper(ctx context.Context, seed uint64, load TimerLoad) (*kee
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{site: s, load: load, schedules: schedules, rng: rand.New(rand.NewPCG(seed, 0x71e5)), busy: make([]sync.Mutex, load.Schedules)}
+	k := &keeper{site: s, load: load, schedules: schedules, rng: draws(seed, 0x71e5), busy: make([]sync.Mutex, load.Schedules)}
 	for i := range load.Schedules {
 		k.timers = append(k.timers, newTimer(i))
 	}
-	k.all = slices.Clone(k.timers)
+	s.log.timers = slices.Clone(k.timers)
 	return k, nil
 }
 
@@ -81,59 +78,58 @@ func firstBeat(number int, zone string, now time.Time, length time.Duration) bea
 	return beat{Step: 1}
 }
 
-// create makes all schedules. Nothing is broken yet.
-func (k *keeper) create(ctx context.Context, length time.Duration) error {
+// forAll does something to all schedules, some of them at once.
+func (k *keeper) forAll(do func(number int, t *timer) error) error {
 	var g errgroup.Group
 	g.SetLimit(timersAtOnce)
 	for i, t := range k.timers {
-		g.Go(func() error {
-			want := timing{firstBeat(i, t.Zone, time.Now(), length), 1, true}
-			by := t.begin(createTimer, want)
-			made, err := k.schedules.Create(ctx, t.definition(i, want))
-			by.answered(err, made.Revision)
-			t.ID = made.ID
-			return err
-		})
+		g.Go(func() error { return do(i, t) })
 	}
 	return g.Wait()
 }
 
+// create makes all schedules. Nothing is broken yet.
+func (k *keeper) create(ctx context.Context, length time.Duration) error {
+	return k.forAll(func(i int, t *timer) error {
+		want := timing{firstBeat(i, t.Zone, time.Now(), length), 1, true}
+		by := t.begin(createTimer, want)
+		made, err := k.schedules.Create(ctx, t.definition(i, want))
+		by.answered(err, made.Revision)
+		t.ID = made.ID
+		return err
+	})
+}
+
 // begin notes what is about to be done.
 func (t *timer) begin(kind string, want timing) *timerOp {
-	by := &timerOp{Kind: kind, Want: want, Sent: time.Now()}
+	by := &timerOp{Kind: kind, Want: want, asked: asked{Sent: time.Now()}}
 	t.changes = append(t.changes, by)
 	return by
 }
 
 func (c *timerOp) answered(err error, revision uint32) {
-	c.Back, c.Word, c.Revision = time.Now(), wordOf(err), revision
+	c.asked.answered(err)
+	c.Revision = revision
 }
 
 // run changes schedules at the rate until ctx ends, and returns when all answers are there.
 func (k *keeper) run(ctx context.Context) {
-	if k.load.Changes <= 0 {
-		return
-	}
 	work := context.WithoutCancel(ctx)
 	var g errgroup.Group
 	g.SetLimit(timersAtOnce)
-	for wait.For(ctx, time.Duration(float64(time.Second)/k.load.Changes)) == nil {
-		number := k.draw(len(k.timers))
-		g.TryGo(func() error {
-			if k.busy[number].TryLock() {
-				defer k.busy[number].Unlock()
-				k.change(work, number)
-			}
-			return nil
-		})
-	}
+	atRate(ctx, k.load.Changes, func(n int) {
+		for range n {
+			number := k.rng.IntN(len(k.timers))
+			g.TryGo(func() error {
+				if k.busy[number].TryLock() {
+					defer k.busy[number].Unlock()
+					k.change(work, number)
+				}
+				return nil
+			})
+		}
+	})
 	_ = g.Wait()
-}
-
-func (k *keeper) draw(n int) int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.rng.IntN(n)
 }
 
 // change does one thing to a schedule that nobody else changes.
@@ -142,7 +138,7 @@ func (k *keeper) change(ctx context.Context, number int) {
 	defer cancel()
 	t := k.timers[number]
 	want := t.want()
-	pick := k.draw(100)
+	pick := k.rng.IntN(100)
 	switch {
 	case !want.Active && pick < 70, t.pauseAfter > 0 && pick < 35: // it may be paused
 		k.turn(ctx, t, true)
@@ -173,7 +169,7 @@ func (k *keeper) otherBeat(b beat) beat {
 	case b.Step > 0:
 		b.Step = 3 - b.Step
 	default:
-		b.Minute = (b.Minute + 1 + k.draw(5)) % 60
+		b.Minute = (b.Minute + 1 + k.rng.IntN(5)) % 60
 	}
 	return b
 }
@@ -221,31 +217,29 @@ func (k *keeper) recall(ctx context.Context, t *timer, by *timerOp) {
 
 // finish deactivates all schedules, so that the checker knows which fire times there were.
 func (k *keeper) finish(ctx context.Context) error {
-	var g errgroup.Group
-	g.SetLimit(timersAtOnce)
-	for _, t := range k.timers {
-		g.Go(func() error {
-			for until := time.Now().Add(recallWithin); t.want().Active; {
-				k.turn(ctx, t, false)
-				if time.Now().After(until) {
-					return errors.New("schedule " + t.Name + " can't be deactivated: " + t.String())
-				}
+	return k.forAll(func(_ int, t *timer) error {
+		for until := time.Now().Add(recallWithin); t.want().Active; {
+			k.turn(ctx, t, false)
+			if time.Now().After(until) {
+				return errors.New("schedule " + t.Name + " can't be deactivated: " + t.String())
 			}
-			return nil
-		})
-	}
-	return g.Wait()
+		}
+		return nil
+	})
 }
 
 // cancelOne cancels one of the next runs of a schedule.
 func (k *keeper) cancelOne(ctx context.Context, number int) {
 	t := k.timers[number]
 	table := k.site.opts.Layout.TableOf(uint64(number + 1))
-	rows, err := k.site.databaseOf(table).jobs(ctx, strings.ReplaceAll(nextRunsSQL, "{table}", k.site.opts.Layout.Table(table)), number+1, cancelsWithin)
+	d := k.site.databaseOf(table)
+	rows, err := readAll[tocsin.JobID](ctx, d.direct, d.String(), strings.ReplaceAll(nextRunsSQL, "{table}", k.site.opts.Layout.Table(table)), number+1, cancelsWithin)
 	if err != nil || len(rows) == 0 {
 		return // the server is away, or there is no run
 	}
 	by := t.begin(cancelRun, t.want())
-	by.Job = rows[k.draw(1+k.draw(len(rows)))] // sooner ones more often
-	k.site.cancelRun(ctx, by)
+	by.Job = rows[k.rng.IntN(1+k.rng.IntN(len(rows)))] // sooner ones more often
+	change, err := k.site.client.Cancel(ctx, tocsin.ByID(by.Job))
+	by.answered(err, 0)
+	by.Changed = change.Changed == 1
 }

@@ -2,9 +2,9 @@ package chaos
 
 import (
 	"context"
-	"database/sql"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,13 +13,13 @@ import (
 
 // revised is a revision of a schedule, as the server noted it when it was stored.
 type revised struct {
-	ID       tocsin.JobID
+	ID       tocsin.JobID `db:"schedule_id"`
 	Revision uint32
 	State    string
 	Cron     string
 	Zone     string
 	Anchor   time.Time
-	Payload  string
+	Payload  string `db:"attribute"`
 	At       time.Time
 }
 
@@ -85,12 +85,7 @@ const (
 func (f *firing) byHand() bool { return f.Revision >= ofBackfill }
 
 // time is from when on the run may begin.
-func (f *firing) time() time.Time {
-	if f.Made.After(f.Due) {
-		return f.Made
-	}
-	return f.Due
-}
+func (f *firing) time() time.Time { return laterOf(f.Due, f.Made) }
 
 // endedBy reports whether the run had a final state at a time.
 func (f *firing) endedBy(t time.Time) bool { return len(f.ends) > 0 && !f.ends[0].at.After(t) }
@@ -134,12 +129,6 @@ func runKey(key []byte) (schedule tocsin.JobID, revision uint32, fire time.Time,
 	return schedule, revision, fire, true
 }
 
-// timeLog is what the servers noted of schedules and of their runs.
-type timeLog struct {
-	revisions map[tocsin.JobID][]revised // in their order
-	runs      map[tocsin.JobID]*firing
-}
-
 // watchRuns has the servers note, in the transactions of whoever does it, which revisions of schedules are stored and which
 // runs are made, end, and are deleted. So a run that lives for a moment only is not overlooked, and no clock but the
 // server's counts.
@@ -160,7 +149,7 @@ func (s *Site) watchRuns(ctx context.Context) error {
 		}
 	}
 	for table := range s.opts.Layout.Total() {
-		fill := strings.NewReplacer("{table}", s.opts.Layout.Table(table), "{database}", s.opts.Layout.Database(s.opts.Layout.DatabaseOf(table)), "{no}", itoa(table))
+		fill := strings.NewReplacer("{table}", s.opts.Layout.Table(table), "{database}", s.opts.Layout.Database(s.opts.Layout.DatabaseOf(table)), "{no}", strconv.Itoa(table))
 		for _, statement := range []string{onMakeSQL, onEndSQL, onDeleteSQL} {
 			if err := s.databaseOf(table).exec(ctx, fill.Replace(statement)); err != nil {
 				return err
@@ -170,57 +159,37 @@ func (s *Site) watchRuns(ctx context.Context) error {
 	return nil
 }
 
-// timeLog reads what the servers noted.
-func (s *Site) timeLog(ctx context.Context) (*timeLog, error) {
-	l := &timeLog{revisions: map[tocsin.JobID][]revised{}, runs: map[tocsin.JobID]*firing{}}
+// note is a line of a server's log of runs. Its last_error is that of an end, or who made a claim.
+type note struct {
+	What string
+	At   time.Time
+	Key  []byte `db:"dedup_key"`
+	row
+}
+
+// readNotes reads what the servers noted of schedules and their runs.
+func (s *Site) readNotes(ctx context.Context) error {
+	e := s.log
+	e.revisions, e.runs = map[tocsin.JobID][]revised{}, map[tocsin.JobID]*firing{}
+	if !s.opts.Runs {
+		return nil
+	}
 	for _, d := range s.databases {
-		if err := d.each(ctx, readRevisedSQL, l.scanRevised); err != nil {
-			return nil, err
+		revisions, err := readAll[revised](ctx, d.direct, d.String(), readRevisedSQL)
+		if err != nil {
+			return err
 		}
-		if err := d.each(ctx, readFiringSQL, l.scanFiring); err != nil {
-			return nil, err
+		for _, r := range revisions {
+			e.revisions[r.ID] = append(e.revisions[r.ID], r)
 		}
-	}
-	return l, nil
-}
-
-// each hands over the rows of a query.
-func (d *database) each(ctx context.Context, query string, scan func(*sql.Rows) error) error {
-	found, err := d.direct.QueryContext(ctx, query)
-	if err != nil {
-		return fmt.Errorf("read the log of server db%d: %w", d.number, err)
-	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		if err := scan(found); err != nil {
-			return fmt.Errorf("read the log of server db%d: %w", d.number, err)
+		notes, err := readAll[note](ctx, d.direct, d.String(), readFiringSQL)
+		if err != nil {
+			return err
+		}
+		for _, n := range notes {
+			e.note(n.What, n.At, n.Key, n.row)
 		}
 	}
-	if err := found.Err(); err != nil {
-		return fmt.Errorf("read the log of server db%d: %w", d.number, err)
-	}
-	return nil
-}
-
-func (l *timeLog) scanRevised(found *sql.Rows) error {
-	var r revised
-	if err := found.Scan(&r.At, &r.ID, &r.Revision, &r.State, &r.Cron, &r.Zone, &r.Anchor, &r.Payload); err != nil {
-		return err
-	}
-	l.revisions[r.ID] = append(l.revisions[r.ID], r)
-	return nil
-}
-
-func (l *timeLog) scanFiring(found *sql.Rows) error {
-	var what string
-	var at time.Time
-	var key []byte
-	var r row
-	err := found.Scan(&what, &at, &r.JobID, &r.BizID, &key, &r.Status, &r.Action, &r.Due, &r.Attempts, &r.Crashes, &r.Version, &r.LastError)
-	if err != nil {
-		return err
-	}
-	l.note(what, at, key, r)
 	return nil
 }
 
@@ -234,14 +203,14 @@ const (
 )
 
 // note takes a line of the log. Tasks that are no runs are left out.
-func (l *timeLog) note(what string, at time.Time, key []byte, r row) {
+func (e *evidence) note(what string, at time.Time, key []byte, r row) {
 	if what == noteMade {
 		if schedule, revision, fire, ok := runKey(key); ok {
-			l.runs[r.JobID] = &firing{JobID: r.JobID, BizID: r.BizID, Schedule: schedule, Revision: revision, Fire: fire, Due: r.Due, Made: at}
+			e.runs[r.JobID] = &firing{JobID: r.JobID, BizID: r.BizID, Schedule: schedule, Revision: revision, Fire: fire, Due: r.Due, Made: at}
 		}
 		return
 	}
-	switch f := l.runs[r.JobID]; {
+	switch f := e.runs[r.JobID]; {
 	case f == nil:
 	case what == noteClaimed:
 		f.claims = append(f.claims, claim{r.LastError, at})

@@ -6,17 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/schedule"
 )
-
-// cancelRun cancels one run as a user would.
-func (s *Site) cancelRun(ctx context.Context, by *timerOp) {
-	change, err := s.client.Cancel(ctx, tocsin.ByID(by.Job))
-	by.answered(err, 0)
-	by.Changed = change.Changed == 1
-}
 
 // eachKind makes one change of each kind, of schedules that fire each second, before anything is broken: the kinds of the others are chance.
 func (k *keeper) eachKind(ctx context.Context) {
@@ -40,7 +32,7 @@ func (k *keeper) eachKind(ctx context.Context) {
 
 // backfill makes runs of fire times that have just passed, one or some.
 func (k *keeper) backfill(ctx context.Context, t *timer) {
-	span := time.Duration(1+k.draw(5)) * time.Second
+	span := time.Duration(1+k.rng.IntN(5)) * time.Second
 	if t.want().Beat.Every == 0 {
 		span *= 60
 	}
@@ -94,9 +86,10 @@ func (k *keeper) again(ctx context.Context, number int, b beat) {
 			break
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.timers[number], k.all = t, append(k.all, t)
+	k.timers[number] = t
+	k.site.log.mu.Lock()
+	defer k.site.log.mu.Unlock()
+	k.site.log.timers = append(k.site.log.timers, t)
 }
 
 // want is what the schedule should be after its changes so far.
@@ -122,21 +115,4 @@ func (c *timerOp) now() timing {
 		return *c.after
 	}
 	return c.Want
-}
-
-// jobs reads job_ids.
-func (d *database) jobs(ctx context.Context, query string, args ...any) (all []tocsin.JobID, err error) {
-	found, err := d.direct.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		var id tocsin.JobID
-		if err := found.Scan(&id); err != nil {
-			return nil, err
-		}
-		all = append(all, id)
-	}
-	return all, found.Err()
 }

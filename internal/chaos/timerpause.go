@@ -48,14 +48,14 @@ func (c *timerCheck) pause(s *spell, ended []*firing) {
 	case paused && s.next.At.After(to):
 		to = s.next.At
 	case paused:
-		c.report.Fires.Paused++
+		c.report.count(linePaused, "after as many failed runs as asked for")
 		return
 	case s.next != nil && !s.next.lo.After(to):
 		return // somebody else was faster
 	}
 	near := func(i incident) bool { return i.touches(from, to, countFaults) }
 	if slices.ContainsFunc(c.incidents, near) {
-		c.report.Fires.PausedNear++
+		c.report.count(linePaused, "with another count, beside a fault")
 		return
 	}
 	c.broken(promisePause, fmt.Sprintf("%d failed runs in a row: from %s to %s; %s", c.pauseAfter, first.Format(clockForm), full.Format(clockForm), s))

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -18,73 +17,69 @@ const (
 
 // run checks how one run ended, and its deliveries.
 func (c *timerCheck) run(f *firing) {
-	of := c.deliveries[f.JobID]
 	last, ended := f.last()
-	e := &entry{BizID: f.BizID, JobID: f.JobID, Type: c.Type, Due: f.Due, Sent: f.Made, Back: f.Made, Word: acknowledged, firing: f}
-	c.report.States[last.Status.String()]++
-	for i, before := range f.ends[:max(len(f.ends)-1, 0)] {
-		if !sameEnd(before.row, f.ends[i+1].row) {
-			c.breach(e, &last.row, of, promiseOneEnd)
-		}
+	due := &op{Kind: opAdd, Due: laterOf(f.Due, f.Fire), asked: asked{Sent: f.Made, Back: c.awaited(f), Word: acknowledged}}
+	t := task{about: f, typ: c.Type, attempts: c.attempts(), asks: []*op{due}, row: last.row, of: c.deliveries[f.JobID]}
+	for _, before := range f.ends[:max(len(f.ends)-1, 0)] {
+		t.seen = append(t.seen, before.row)
 	}
 	if !f.gone.IsZero() {
-		c.report.Fires.Purged++
+		c.report.count(lineRuns, "purged")
 	}
-	switch {
-	case !ended && !f.gone.IsZero():
-		c.breach(e, &last.row, of, promisePurge)
-	case !ended:
-		c.breach(e, &last.row, of, promiseEnds)
-	case last.Status == tocsin.Done:
-		c.doneRun(f, e, last, of)
-		c.inForce(f, e, last, of)
-	case last.Status == tocsin.Cancelled:
-		c.cancelledRun(f, e, last, of)
-	case last.Attempts < c.attempts() && last.Crashes < crashesMost:
-		c.breach(e, &last.row, of, promiseLastTry)
-	default:
-		c.inForce(f, e, last, of)
+	if !ended && !f.gone.IsZero() {
+		c.breach(t, promisePurge)
+		c.twice(t)
+	} else {
+		c.fate(t)
 	}
-	if last.Status != tocsin.Cancelled && last.Attempts > c.failed(last.row, of)+unseen(e, last.row, of) || last.Status == tocsin.Dead && len(of) == 0 {
-		c.breach(e, &last.row, of, promiseAttempts)
+	switch last.Status {
+	case tocsin.Done:
+		c.inForce(f, t)
+	case tocsin.Dead:
+		c.inForce(f, t)
+		if c.overcounted(t) || len(t.of) == 0 {
+			c.breach(t, promiseAttempts)
+		}
+	case tocsin.Cancelled:
+		c.cancelledRun(f, t, last)
 	}
-	c.asked(f, e, last, of)
-	c.delivered(f, e, last, of)
-	c.twice(e, last.row, of)
+	c.asked(f, t)
+	c.delivered(f, t)
+}
+
+// awaited is from when on a run is late: the answer to the change that made it, at the earliest.
+func (c *timerCheck) awaited(f *firing) time.Time {
+	if s := c.spells[f.Revision]; s != nil {
+		return s.back()
+	}
+	return f.Due
 }
 
 // asked checks that a run that somebody cancelled stays cancelled.
-func (c *timerCheck) asked(f *firing, e *entry, last end, of []delivery) {
+func (c *timerCheck) asked(f *firing, t task) {
 	for _, by := range c.changes {
-		if by.Kind == cancelRun && by.Job == f.JobID && by.Word == acknowledged && by.Changed && last.Status != tocsin.Cancelled {
-			c.breach(e, &last.row, of, promiseCancelled)
+		if by.Kind == cancelRun && by.Job == f.JobID && by.Word == acknowledged && by.Changed && t.row.Status != tocsin.Cancelled {
+			c.breach(t, promiseCancelled)
 		}
-	}
-}
-
-// doneRun checks that a delivery stands behind it.
-func (c *timerCheck) doneRun(f *firing, e *entry, last end, of []delivery) {
-	if !slices.ContainsFunc(of, func(d delivery) bool { return d.OK && d.Version == last.Version }) {
-		c.breach(e, &last.row, of, promiseDelivered)
 	}
 }
 
 // inForce checks that the deliveries of a run that was done or failed began before its revision was dead, but for what was
 // loaded or claimed then.
-func (c *timerCheck) inForce(f *firing, e *entry, last end, of []delivery) {
+func (c *timerCheck) inForce(f *firing, t task) {
 	next := c.endOf(f)
 	if next == nil {
 		return
 	}
-	for i, d := range of {
+	for i, d := range t.of {
 		after := d.At.Sub(next.back())
 		stays := i == 0 && next.goesOn && f.Due.After(next.lo.Add(-staying)) && !f.Due.After(next.hi)
 		switch {
 		case after <= 0 || stays:
 		case i == 0 && !f.byHand() && f.Due.After(next.hi), !c.inHand(f, d, next.back()) && !c.frozen(d):
-			c.breach(e, &last.row, of, promiseDead)
-		default:
-			c.report.Fires.Dead.Loaded++ // it was claimed when the revision died, and nothing may cancel it
+			c.breach(t, promiseDead)
+		default: // it was claimed when the revision died, and nothing may cancel it
+			c.report.count(lineAfterCancel, "loaded or claimed before it")
 		}
 	}
 }
@@ -130,44 +125,36 @@ func (f *firing) claimOf(d delivery) (at time.Time) {
 }
 
 // cancelledRun checks why the run was cancelled, and that it was not begun after that.
-func (c *timerCheck) cancelledRun(f *firing, e *entry, last end, of []delivery) {
-	since, strictly := c.ofChange(f, last), c.strict()
+func (c *timerCheck) cancelledRun(f *firing, t task, last end) {
+	since, strictly, why := c.ofChange(f, last), c.strict(), ""
 	switch by := c.ofUser(f, last); {
 	case by != nil:
-		c.report.Fires.Cancelled["by hand"]++
-		since = last.at
+		since, why = last.at, "by hand"
 		if by.Word == acknowledged {
 			since = by.Back
 		}
 	case strings.HasPrefix(last.LastError, skippedReason):
-		c.report.Fires.Cancelled["skipped"]++
-		since = last.at
-		c.skipped(f, e, last, of)
+		since, why = last.at, "skipped"
+		c.skipped(f, t, last)
 	case strings.HasPrefix(last.LastError, replacedReason):
-		c.report.Fires.Cancelled["replaced"]++
-		since, strictly = last.at, false // a claimed run is replaced too
-		c.replaced(f, e, last, of)
+		since, strictly, why = last.at, false, "replaced" // a claimed run is replaced too
+		c.replaced(f, t, last)
 	case !since.IsZero():
-		c.report.Fires.Cancelled["by a change"]++
-		c.overdue(f, last)
+		why = "by a change"
+		if last.at.Sub(f.Due) > loadedBefore {
+			why = "by a change, overdue"
+		}
 	case strings.HasPrefix(last.LastError, missedReason):
-		c.report.Fires.Cancelled["missed"]++
-		since = last.at
+		since, why = last.at, "missed"
 		if c.StartWithin == 0 || last.at.Before(f.Due.Add(c.StartWithin)) {
-			c.breach(e, &last.row, of, promiseMissed)
+			c.breach(t, promiseMissed)
 		}
 	default:
-		c.breach(e, &last.row, of, promiseUser)
+		c.breach(t, promiseUser)
 		return
 	}
-	c.begunAfter(since, f, e, last, strictly)
-}
-
-// overdue counts runs that were cancelled by a change although they were due before.
-func (c *timerCheck) overdue(f *firing, last end) {
-	if last.at.Sub(f.Due) > loadedBefore {
-		c.report.Fires.Overdue++
-	}
+	c.report.count(lineCancelled, why)
+	c.begunAfter(t, since, promiseDead, func(d delivery) bool { return !strictly && c.inHand(f, d, since) })
 }
 
 // ofUser is the change that may have cancelled the run alone.
@@ -194,34 +181,15 @@ func (c *timerCheck) ofChange(f *firing, last end) (since time.Time) {
 	return since
 }
 
-// begunAfter checks that no delivery began after the cancel, except of runs loaded or claimed before it; if strictly is set, of none.
-func (c *timerCheck) begunAfter(since time.Time, f *firing, e *entry, last end, strictly bool) {
-	of := c.deliveries[f.JobID]
-	for _, d := range of {
-		switch {
-		case !d.At.After(since):
-		case !strictly && c.inHand(f, d, since):
-			c.report.Fires.Dead.Loaded++
-		case c.frozen(d):
-			c.report.Fires.Dead.Frozen++
-		default:
-			c.report.Fires.Dead.Begun++
-			c.breach(e, &last.row, of, promiseDead)
-		}
-	}
-}
-
 // delivered checks what the deliveries were told, and when they began.
-func (c *timerCheck) delivered(f *firing, e *entry, last end, of []delivery) {
+func (c *timerCheck) delivered(f *firing, t task) {
+	c.early(t)
 	s := c.spells[f.Revision]
-	for _, d := range of {
-		if d.At.Before(f.Due) || d.At.Before(f.Fire) {
-			c.report.Early++
-			c.breach(e, &last.row, of, "never early")
-		}
+	for _, d := range t.of {
 		if late := d.At.Sub(f.claimOf(d)); c.claims() && late > claimLasts {
-			if c.report.Fires.Outlasted++; late > time.Minute || !c.frozen(d) {
-				c.breach(e, &last.row, of, promiseClaim)
+			c.report.count(lineOutlasted, "by nodes that were frozen")
+			if late > time.Minute || !c.frozen(d) {
+				c.breach(t, promiseClaim)
 			}
 		}
 		fire := f.Fire
@@ -229,20 +197,10 @@ func (c *timerCheck) delivered(f *firing, e *entry, last end, of []delivery) {
 			fire = time.Time{}
 		}
 		if d.Schedule != c.Name || !d.Fire.Equal(fire) || s != nil && s.asked != nil && d.Mark != s.asked.Want.Mark {
-			c.breach(e, &last.row, of, promiseTold)
+			c.breach(t, promiseTold)
 		}
 	}
-	if len(of) > 0 && !f.byHand() && !c.judged() {
-		c.lateness(f, s, of[0])
+	if !f.byHand() && !c.judged() {
+		c.late(t)
 	}
-}
-
-// lateness books how late the first delivery began: after its time, or after the answer to the change that made it.
-func (c *timerCheck) lateness(f *firing, s *spell, d delivery) {
-	awaited := f.Due
-	if s != nil && s.back().After(awaited) {
-		awaited = s.back()
-	}
-	e := &entry{Due: f.Due, Back: awaited}
-	c.late(e, d, f.Due, c.place(f.JobID.Table()))
 }

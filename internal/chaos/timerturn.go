@@ -115,14 +115,13 @@ func (c *timerCheck) waited(f *firing, d delivery) {
 			since = last.at
 		}
 	}
-	wait := d.At.Sub(since)
-	at := c.place(f.JobID.Table())
-	troubled := slices.ContainsFunc(c.incidents, func(i incident) bool { return i.delays(at) && i.touches(since, d.At, c.opts.recovery()) })
-	if !troubled {
-		c.report.Fires.Waits = append(c.report.Fires.Waits, wait)
+	if c.delayed(c.opts.placeOf(f.JobID.Table()), since, d.At) {
+		return
 	}
-	if wait > waitMost && !troubled {
-		c.broken(promiseWaits, wait.String()+" "+d.String()+"\n"+f.String())
+	waited := d.At.Sub(since)
+	c.report.book(timeWaits, waited)
+	if waited > waitMost {
+		c.broken(promiseWaits, waited.String()+" "+d.String()+"\n"+f.String())
 	}
 }
 
@@ -141,8 +140,9 @@ func (c *timerCheck) atOnce() {
 				continue
 			}
 			why := c.beside(a, d)
-			if c.report.Fires.AtOnce[why]++; why == causeNone {
-				c.broken(promiseAlone, a.String()+"\n"+d.String()+"\n"+c.table.runs[a.JobID].String()+"\n"+c.table.runs[d.JobID].String())
+			c.report.count(lineAtOnce, why)
+			if why == causeNone {
+				c.broken(promiseAlone, a.String()+"\n"+d.String()+"\n"+c.evidence.runs[a.JobID].String()+"\n"+c.evidence.runs[d.JobID].String())
 			}
 		}
 		going = append(going, d)
@@ -169,7 +169,7 @@ func (c *timerCheck) beside(a, b delivery) string {
 	frozen := func(i incident) bool {
 		return (i.hits(a.Node, FreezeNode) || i.hits(b.Node, FreezeNode)) && i.touches(a.At, b.At, time.Second)
 	}
-	first, second := c.table.runs[a.JobID], c.table.runs[b.JobID]
+	first, second := c.evidence.runs[a.JobID], c.evidence.runs[b.JobID]
 	switch last, _ := first.last(); {
 	case slices.ContainsFunc(c.incidents, frozen), first.endedBy(b.At) && slices.ContainsFunc(c.deliveries[a.JobID], func(d delivery) bool { return d.At.Before(a.At) && c.frozenSince(d, b.At) }):
 		return besideFrozen
@@ -188,7 +188,7 @@ func (c *timerCheck) frozenSince(d delivery, until time.Time) bool {
 }
 
 // skipped checks that enough earlier runs were open between the time of a run and its end.
-func (c *timerCheck) skipped(f *firing, e *entry, last end, of []delivery) {
+func (c *timerCheck) skipped(f *firing, t task, last end) {
 	beside, open := 1, 0
 	if c.overlap == schedule.OverlapQueue {
 		beside = 2
@@ -199,12 +199,12 @@ func (c *timerCheck) skipped(f *firing, e *entry, last end, of []delivery) {
 		}
 	}
 	if !c.alone() || f.byHand() || open < beside {
-		c.breach(e, &last.row, of, promiseSkipped)
+		c.breach(t, promiseSkipped)
 	}
 }
 
 // replaced checks that the run that its reason names comes later and was due, and was delivered or cancelled itself.
-func (c *timerCheck) replaced(f *firing, e *entry, last end, of []delivery) {
+func (c *timerCheck) replaced(f *firing, t task, last end) {
 	fire, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(last.LastError, replacedReason))
 	later := func(g *firing) bool {
 		end, _ := g.last()
@@ -212,6 +212,6 @@ func (c *timerCheck) replaced(f *firing, e *entry, last end, of []delivery) {
 		return !g.byHand() && g.Fire.Equal(fire) && f.mayPrecede(g) && !g.time().After(last.at) && begun
 	}
 	if err != nil || c.overlap != schedule.OverlapReplace || !slices.ContainsFunc(c.runs, later) {
-		c.breach(e, &last.row, of, promiseReplaced)
+		c.breach(t, promiseReplaced)
 	}
 }

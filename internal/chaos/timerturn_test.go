@@ -65,7 +65,7 @@ func (f *forgedTimes) manual(ms int) *firing {
 	run := f.make(ofHand, 0, ms)
 	run.Due = at(ms)
 	f.done(run)
-	f.t.changes = append(f.t.changes, &timerOp{Kind: runTimer, Sent: at(ms - 1), Back: at(ms + 1), Word: acknowledged, Job: run.JobID})
+	f.t.changes = append(f.t.changes, &timerOp{Kind: runTimer, asked: asked{at(ms - 1), at(ms + 1), acknowledged}, Job: run.JobID})
 	return run
 }
 
@@ -104,7 +104,7 @@ var turnForgeries = map[string]timeForgery{
 	"beside one that waits, so that it is not missed yet, and cancelled by a change": breaks(under(skipping, func(f *forgedTimes) {
 		f.t.StartWithin = 400 * time.Millisecond
 		run := f.undone(f.of(1, 1000))
-		f.table.note(notePutOff, at(1001), nil, row{JobID: run.JobID, Action: at(1800)})
+		f.note(notePutOff, at(1001), nil, row{JobID: run.JobID, Action: at(1800)})
 		f.cancel(run, 3500, "")
 	}), promiseTurn),
 	"beside one that waits, and is cancelled by a change": breaks(under(skipping, func(f *forgedTimes) {
@@ -218,7 +218,7 @@ var turnForgeries = map[string]timeForgery{
 
 // backfills notes a backfill of the two fire times between 5 and 8 s, and its runs.
 func (f *forgedTimes) backfills() (by *timerOp) {
-	by = &timerOp{Kind: backfillTimer, Want: timing{beat{Every: 2 * time.Second}, 2, true}, Sent: at(8100), Back: at(8110), Word: acknowledged, From: at(5000), To: at(8000), Runs: 2}
+	by = &timerOp{Kind: backfillTimer, Want: timing{beat{Every: 2 * time.Second}, 2, true}, asked: asked{at(8100), at(8110), acknowledged}, From: at(5000), To: at(8000), Runs: 2}
 	f.t.changes = append(f.t.changes, by)
 	f.backfill(5500, 8105)
 	f.backfill(7500, 8105)
@@ -299,7 +299,7 @@ var handForgeries = map[string]timeForgery{
 	"deleted": breaks(func(f *forgedTimes) { f.deletes() }),
 	"a delete that is lost": breaks(func(f *forgedTimes) {
 		f.deletes()
-		f.table.revisions[forgedSchedule] = f.table.revisions[forgedSchedule][:4]
+		f.revisions[forgedSchedule] = f.revisions[forgedSchedule][:4]
 	}, promiseChange),
 	"deleted by nobody":                breaks(func(f *forgedTimes) { f.deletes(); f.t.changes = f.t.changes[:5] }, promiseAsked),
 	"deleted, and the answer was lost": breaks(func(f *forgedTimes) { f.deletes(); f.t.changes[5].Word = unknownWord }),
@@ -330,7 +330,7 @@ var handForgeries = map[string]timeForgery{
 func paused(ms int, runs string, more ...func(*forgedTimes)) func(*forgedTimes) {
 	return func(f *forgedTimes) {
 		f.t.changes, f.t.pauseAfter = nil, 3
-		f.table.timeLog = &timeLog{revisions: map[tocsin.JobID][]revised{}, runs: map[tocsin.JobID]*firing{}}
+		f.revisions, f.runs = map[tocsin.JobID][]revised{}, map[tocsin.JobID]*firing{}
 		clear(f.deliveries)
 		each := beat{Every: time.Second}
 		f.change(createTimer, 0, timing{each, 1, true}, 0)
@@ -392,7 +392,7 @@ var pauseForgeries = map[string]timeForgery{
 		f.fails(f.of(1, 5000))
 	}), promiseDead),
 	"edited while it was paused": breaks(paused(3030, "FFF", func(f *forgedTimes) {
-		f.t.changes, f.table.revisions[forgedSchedule] = f.t.changes[:1], f.table.revisions[forgedSchedule][:2]
+		f.t.changes, f.revisions[forgedSchedule] = f.t.changes[:1], f.revisions[forgedSchedule][:2]
 		f.change(editTimer, 5000, timing{beat{Every: time.Second}, 2, true}, 0)
 		f.revision(3).State = statePaused
 	})),

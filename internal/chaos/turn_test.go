@@ -92,7 +92,7 @@ func (s *scenario) troubles(f *figures, h *history, r *Report, all []trouble) {
 	}
 	s.worst(firsts)
 	f.late("calm", latenessOf(firsts, func(d first) bool { return !d.dueIn(spans...) }))
-	f.add("again_by_cause", r.Again)
+	f.add("again_by_cause", r.Counts[lineAgain])
 	f.add("faults", all)
 	s.close(f, h, r)
 }

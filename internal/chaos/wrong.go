@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/wait"
@@ -14,38 +13,6 @@ import (
 // closedAfter is how long a database that turned wrong may still be written to, over
 // connections that had found it right: two looks at it, plus statements on their way.
 const closedAfter = 4 * time.Second
-
-// intrusion is a write to a database that was known to be wrong.
-type intrusion struct {
-	Step
-	tables   []string // that changed
-	from, to time.Time
-}
-
-// String describes the intrusion in a breach's trace.
-func (i intrusion) String() string {
-	return fmt.Sprintf("%s: %s changed between %s and %s", i.Fault, strings.Join(i.tables, ", "),
-		i.from.UTC().Format(clockForm), i.to.UTC().Format(clockForm))
-}
-
-// intrusions collects those of a run. Safe for concurrent use.
-type intrusions struct {
-	mu  sync.Mutex
-	all []intrusion
-}
-
-func (l *intrusions) add(i intrusion) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, i)
-}
-
-// list returns a copy.
-func (l *intrusions) list() []intrusion {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.all)
-}
 
 // wrongDatabase makes one database look like another cluster's, or takes its layout
 // table away, for a while. It records writes to the database meanwhile.
@@ -87,15 +54,15 @@ func (s *Site) watchClosed(ctx context.Context, step Step) error {
 		return err
 	}
 	if tables := changed(before, after); len(tables) > 0 {
-		s.intrusions.add(intrusion{step, tables, from, time.Now()})
+		s.log.intrude(incident{Step: step, tables: tables, from: from, to: time.Now()})
 	}
 	return nil
 }
 
 // sums returns the checksums of all tables of a database.
 func (d *database) sums(ctx context.Context, name string) (map[string]string, error) {
-	var tables []string
-	if err := d.selectAll(ctx, &tables, tablesSQL, name); err != nil {
+	tables, err := readAll[string](ctx, d.direct, d.String(), tablesSQL, name)
+	if err != nil {
 		return nil, err
 	}
 	all := map[string]string{}
@@ -103,28 +70,11 @@ func (d *database) sums(ctx context.Context, name string) (map[string]string, er
 		var full, sum string
 		query := strings.NewReplacer("{database}", name, "{table}", table).Replace(sumSQL)
 		if err := d.direct.QueryRowContext(ctx, query).Scan(&full, &sum); err != nil {
-			return nil, fmt.Errorf("server db%d: %s: %w", d.number, query, err)
+			return nil, fmt.Errorf("%s: %s: %w", d, query, err)
 		}
 		all[table] = sum
 	}
 	return all, nil
-}
-
-// selectAll reads one column of text.
-func (d *database) selectAll(ctx context.Context, into *[]string, query string, args ...any) error {
-	rows, err := d.direct.QueryContext(ctx, query, args...)
-	if err != nil {
-		return fmt.Errorf("server db%d: %w", d.number, err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return err
-		}
-		*into = append(*into, text)
-	}
-	return rows.Err()
 }
 
 // changed names the tables that differ, are new, or are gone.

@@ -14,22 +14,12 @@ import (
 // TestWrongDatabaseAndFrozenServer plays the faults that take a database or a server away without a word.
 func TestWrongDatabaseAndFrozenServer(t *testing.T) {
 	s := begin(t, Options{Servers: 2, Nodes: 2, Sweeper: true, Timing: pick(calmTimes, quickTimes)})
-	s.under(Load{Rate: pick(100, 400), Changes: 0.12, Fails: true, Far: 8 * time.Second}, func(ctx context.Context) error {
-		s.pause(time.Second)
-		for _, step := range []Step{
-			{Fault: WrongCluster, Database: 1, Server: 1, Length: closedAfter + 2*time.Second},
-			{Fault: FreezeServer, Server: 0, Length: pick(2*time.Second, 10*time.Second)},
-			{Fault: NoLayout, Database: 2, Server: 0, Length: closedAfter + 2*time.Second},
-		} {
-			if err := s.Do(ctx, step); err != nil {
-				return err
-			}
-			s.pause(pick(time.Second, 10*time.Second))
-		}
-		return nil
-	})
-	if r := s.verdict(); r.Closed != 2 {
-		t.Errorf("%d times was a database wrong and watched, want 2", r.Closed)
+	s.playUnder(Load{Rate: pick(100, 400), Changes: 0.12, Fails: true, Far: 8 * time.Second}, time.Second, pick(time.Second, 10*time.Second),
+		Step{Fault: WrongCluster, Database: 1, Server: 1, Length: closedAfter + 2*time.Second},
+		Step{Fault: FreezeServer, Server: 0, Length: pick(2*time.Second, 10*time.Second)},
+		Step{Fault: NoLayout, Database: 2, Server: 0, Length: closedAfter + 2*time.Second})
+	if r := s.verdict(); r.Counts[lineClosed]["in all"] != 2 {
+		t.Errorf("a database was wrong and watched: %s, want 2", r.Counts[lineClosed])
 	}
 }
 
@@ -51,7 +41,7 @@ func TestAWriteToAWrongDatabaseIsSeen(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if all := s.intrusions.list(); len(all) != 1 || !strings.Contains(all[0].String(), "task_0000 changed") {
+	if all := s.log.intrusions; len(all) != 1 || !strings.Contains(all[0].intrusion(), "task_0000 changed") {
 		t.Errorf("seen: %v", all)
 	}
 }

@@ -23,22 +23,13 @@ func TestSchedule(t *testing.T) {
 			if step.At < calmBegin || step.At+step.Length+calmEnd > length {
 				t.Fatalf("too near the begin or the end of %s: %s", length, step)
 			}
-			target := targetOf(step, o)
+			target := step.target()
 			if step.At < busy[target] {
 				t.Fatalf("%s is hit twice at once:\n%s", target, Text(steps))
 			}
 			busy[target] = step.At + step.Length
 		}
 	})
-}
-
-func targetOf(step Step, o Options) string {
-	for _, s := range o.shapes() {
-		if s.fault == step.Fault {
-			return s.target(step)
-		}
-	}
-	panic("no such fault: " + string(step.Fault))
 }
 
 func TestSeedsDifferAndLongSchedulesHaveEveryFault(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // Fault is a kind of harm.
 type Fault string
 
-// The faults. Each ends by itself after its Length; a killed node is started
+// The faults. Each ends by itself after its Length; a killed process is started
 // again then, in the same seat.
 const (
 	KillNode     Fault = "kill -9 node"
@@ -22,11 +22,8 @@ const (
 	TermNode     Fault = "SIGTERM node"
 	CutEtcd      Fault = "cut node from etcd"
 	CutNode      Fault = "cut node from server"
-	EndedNode    Fault = "node ended by itself" // not in schedules: a handler may do it
-	KillSweep    Fault = "kill -9 sweeper"      // not in schedules: LowSweep does it at its begin and end
 	KillServer   Fault = "kill -9 server"
 	ReadOnly     Fault = "server read_only"
-	MoveServer   Fault = "server read_only, then replaced" // not in schedules: it is done once
 	CutServer    Fault = "cut server"
 	SlowServer   Fault = "slow server"
 	Reset        Fault = "reset connections"
@@ -35,95 +32,135 @@ const (
 	WrongCluster Fault = "wrong cluster id"  // in the layout row of one database
 	NoLayout     Fault = "layout table away" // of one database
 	StopEtcd     Fault = "kill -9 etcd"
-	JoinNode     Fault = "node joins"          // not in schedules
-	KillMember   Fault = "kill -9 etcd member" // not in schedules: needs three members
 	LowSweep     Fault = "sweep --grace 0s"
-	SickServer   Fault = "sick server" // not in schedules: the matrix has many of that kind
-)
 
-// The faults of outboxes, in schedules of clusters that have some. The relay that is active is in a node or in a process
-// of its own.
-const (
+	// Those of outboxes. The relay that is active is in a node or in a process of its own.
 	KillShop     Fault = "kill -9 business server"
 	KillActive   Fault = "kill -9 active relay"
 	FreezeActive Fault = "freeze active relay" // for longer than its server waits for it: another is active when it goes on
 	TwoRelays    Fault = "relay without the lock"
-	KillRelay    Fault = "kill -9 relay" // not in schedules: KillActive does it if the active relay is no node's
-	FreezeRelay  Fault = "freeze relay"  // nor this: FreezeActive does it
+
+	// Those that no schedule has.
+	EndedNode  Fault = "node ended by itself" // a handler may do it
+	JoinNode   Fault = "node joins"
+	KillSweep  Fault = "kill -9 sweeper"                 // LowSweep does it at its begin and end
+	MoveServer Fault = "server read_only, then replaced" // it is done once
+	SickServer Fault = "sick server"                     // the matrix has many of that kind
+	KillMember Fault = "kill -9 etcd member"             // needs three members
 )
+
+// target is what a fault hits, and no other fault at the same time.
+type target string
+
+const (
+	ofNode     target = "n"
+	ofServer   target = "db"
+	ofDatabase target = "database"
+	ofEtcd     target = "etcd"
+	ofSweeper  target = "sweeper"
+	ofShop     target = "business server"
+	ofActive   target = "active relay"
+	ofSpare    target = "spare relay"
+)
+
+// target returns what the fault hits.
+func (f Fault) target() target {
+	switch f {
+	case KillNode, FreezeNode, TermNode, CutEtcd, CutNode, EndedNode, JoinNode:
+		return ofNode
+	case KillServer, ReadOnly, CutServer, SlowServer, Reset, LockTable, FreezeServer, MoveServer, SickServer:
+		return ofServer
+	case WrongCluster, NoLayout:
+		return ofDatabase
+	case StopEtcd, KillMember:
+		return ofEtcd
+	case LowSweep, KillSweep:
+		return ofSweeper
+	case KillShop:
+		return ofShop
+	case KillActive, FreezeActive:
+		return ofActive
+	}
+	return ofSpare
+}
 
 // Step is one fault of a schedule.
 type Step struct {
 	At       time.Duration // from the start of the run
 	Length   time.Duration
 	Fault    Fault
-	Node     int           // of the node faults
+	Node     int           // of the node faults; relays follow the nodes
 	Server   int           // of the server faults
 	Member   int           // of KillMember
 	Table    int           // of LockTable: table number
 	Database int           // of WrongCluster and NoLayout
 	Shop     int           // of KillShop, KillActive and FreezeActive: the business server
-	Relay    int           // of KillRelay and FreezeRelay
 	By       time.Duration // of SlowServer: latency
 }
 
 // String is a line of the schedule.
 func (s Step) String() string {
 	what := string(s.Fault)
-	switch s.Fault {
-	case KillNode, FreezeNode, TermNode, CutEtcd:
+	switch s.Fault.target() {
+	case ofNode:
 		what += fmt.Sprintf(", n%d", s.Node+1)
-	case CutNode:
-		what += fmt.Sprintf(", n%d, db%d", s.Node+1, s.Server)
-	case SlowServer:
-		what += fmt.Sprintf(", db%d, by %s", s.Server, s.By)
-	case LockTable:
-		what += fmt.Sprintf(", table %d", s.Table)
-	case WrongCluster, NoLayout:
-		what += fmt.Sprintf(", database %d, db%d", s.Database, s.Server)
-	case KillShop, KillActive, FreezeActive:
+	case ofDatabase:
+		what += fmt.Sprintf(", database %d", s.Database)
+	case ofShop, ofActive:
 		what += fmt.Sprintf(", business server %d", s.Shop)
-	case FreezeServer, KillServer, ReadOnly, MoveServer, CutServer, Reset, SickServer:
+	}
+	if s.Fault == LockTable {
+		what += fmt.Sprintf(", table %d", s.Table)
+	}
+	if t := s.Fault.target(); t == ofServer || t == ofDatabase || s.Fault == CutNode {
 		what += fmt.Sprintf(", db%d", s.Server)
+	}
+	if s.Fault == SlowServer {
+		what += fmt.Sprintf(", by %s", s.By)
 	}
 	return fmt.Sprintf("%8.1fs %+7.1fs  %s", s.At.Seconds(), s.Length.Seconds(), what)
 }
 
-// shape bounds a fault's length.
+// target names what no other fault hits at the same time.
+func (s Step) target() string {
+	switch t := s.Fault.target(); t {
+	case ofNode:
+		return fmt.Sprint(t, s.Node)
+	case ofServer, ofDatabase:
+		return fmt.Sprint(ofServer, s.Server)
+	case ofShop:
+		return fmt.Sprint(t, s.Shop)
+	default:
+		return string(t)
+	}
+}
+
+// shape bounds a fault's length, and says how often it happens.
 type shape struct {
 	fault       Fault
 	weight      int
 	least, most time.Duration
-	target      func(Step) string // what no other fault hits at the same time
 }
 
-func ofNode(s Step) string   { return fmt.Sprint("node ", s.Node) }
-func ofServer(s Step) string { return fmt.Sprint("server ", s.Server) }
-func ofEtcd(Step) string     { return "etcd" }
-func ofSweeper(Step) string  { return "sweeper" }
-func ofShop(s Step) string   { return fmt.Sprint("shop ", s.Shop) }
-func ofActive(Step) string   { return "active" }
-func ofSpare(Step) string    { return "spare" }
-
-// shapes are all faults and how often they happen. Frozen nodes and etcd are away
+// taskShapes are the faults of a cluster to which tasks are added directly. Frozen nodes and etcd are away
 // for less and for more than a lease.
-var shapes = []shape{
-	{KillNode, 4, 500 * time.Millisecond, 6 * time.Second, ofNode},
-	{FreezeNode, 4, time.Second, 12 * time.Second, ofNode},
-	{TermNode, 2, time.Second, 4 * time.Second, ofNode},
-	{CutEtcd, 2, 2 * time.Second, 15 * time.Second, ofNode},
-	{CutNode, 2, 2 * time.Second, 12 * time.Second, ofNode},
-	{KillServer, 2, 500 * time.Millisecond, 6 * time.Second, ofServer},
-	{ReadOnly, 2, time.Second, 6 * time.Second, ofServer},
-	{CutServer, 2, 2 * time.Second, 15 * time.Second, ofServer},
-	{SlowServer, 2, 5 * time.Second, 15 * time.Second, ofServer},
-	{Reset, 2, 500 * time.Millisecond, 2 * time.Second, ofServer},
-	{FreezeServer, 2, 2 * time.Second, 10 * time.Second, ofServer},
-	{WrongCluster, 1, closedAfter + 2*time.Second, closedAfter + 6*time.Second, ofServer},
-	{NoLayout, 1, closedAfter + 2*time.Second, closedAfter + 6*time.Second, ofServer},
-	{LockTable, 1, 10 * time.Second, 10 * time.Second, ofServer},
-	{StopEtcd, 2, 3 * time.Second, 20 * time.Second, ofEtcd},
-	{LowSweep, 1, 5 * time.Second, 10 * time.Second, ofSweeper},
+var taskShapes = []shape{
+	{KillNode, 4, 500 * time.Millisecond, 6 * time.Second},
+	{FreezeNode, 4, time.Second, 12 * time.Second},
+	{TermNode, 2, time.Second, 4 * time.Second},
+	{CutEtcd, 2, 2 * time.Second, 15 * time.Second},
+	{CutNode, 2, 2 * time.Second, 12 * time.Second},
+	{KillServer, 2, 500 * time.Millisecond, 6 * time.Second},
+	{ReadOnly, 2, time.Second, 6 * time.Second},
+	{CutServer, 2, 2 * time.Second, 15 * time.Second},
+	{SlowServer, 2, 5 * time.Second, 15 * time.Second},
+	{Reset, 2, 500 * time.Millisecond, 2 * time.Second},
+	{FreezeServer, 2, 2 * time.Second, 10 * time.Second},
+	{WrongCluster, 1, closedAfter + 2*time.Second, closedAfter + 6*time.Second},
+	{NoLayout, 1, closedAfter + 2*time.Second, closedAfter + 6*time.Second},
+	{LockTable, 1, 10 * time.Second, 10 * time.Second},
+	{StopEtcd, 2, 3 * time.Second, 20 * time.Second},
+	{LowSweep, 1, 5 * time.Second, 10 * time.Second},
 }
 
 // pastLock is how long the active relay is frozen at least: its server ends its session, and another takes the lock.
@@ -131,22 +168,22 @@ const pastLock = outbox.WaitTimeout + 3*time.Second
 
 // outboxShapes are the faults of a cluster with outboxes. There are fewer, so that each has time without others.
 var outboxShapes = []shape{
-	{KillNode, 2, 500 * time.Millisecond, 4 * time.Second, ofNode},
-	{FreezeNode, 2, time.Second, pastLock, ofNode},
-	{KillServer, 3, 500 * time.Millisecond, 6 * time.Second, ofServer},
-	{KillShop, 3, 500 * time.Millisecond, 6 * time.Second, ofShop},
-	{KillActive, 4, 500 * time.Millisecond, 3 * time.Second, ofActive},
-	{FreezeActive, 3, pastLock, pastLock + 4*time.Second, ofActive},
-	{TwoRelays, 3, 5 * time.Second, 15 * time.Second, ofSpare},
+	{KillNode, 2, 500 * time.Millisecond, 4 * time.Second},
+	{FreezeNode, 2, time.Second, pastLock},
+	{KillServer, 3, 500 * time.Millisecond, 6 * time.Second},
+	{KillShop, 3, 500 * time.Millisecond, 6 * time.Second},
+	{KillActive, 4, 500 * time.Millisecond, 3 * time.Second},
+	{FreezeActive, 3, pastLock, pastLock + 4*time.Second},
+	{TwoRelays, 3, 5 * time.Second, 15 * time.Second},
 }
 
 // timerShapes are the faults of a cluster with schedules. A frozen node is frozen past its lease.
 var timerShapes = []shape{
-	{KillNode, 4, 500 * time.Millisecond, 6 * time.Second, ofNode},
-	{FreezeNode, 4, 5 * time.Second, 12 * time.Second, ofNode},
-	{TermNode, 3, time.Second, 4 * time.Second, ofNode},
-	{KillServer, 4, 500 * time.Millisecond, 6 * time.Second, ofServer},
-	{StopEtcd, 3, 3 * time.Second, 20 * time.Second, ofEtcd},
+	{KillNode, 4, 500 * time.Millisecond, 6 * time.Second},
+	{FreezeNode, 4, 5 * time.Second, 12 * time.Second},
+	{TermNode, 3, time.Second, 4 * time.Second},
+	{KillServer, 4, 500 * time.Millisecond, 6 * time.Second},
+	{StopEtcd, 3, 3 * time.Second, 20 * time.Second},
 }
 
 // shapes are the faults of the options.
@@ -157,7 +194,7 @@ func (o Options) shapes() []shape {
 	if o.Shops > 0 {
 		return outboxShapes
 	}
-	return shapes
+	return taskShapes
 }
 
 // The pace of a schedule.
@@ -180,14 +217,14 @@ func NewSchedule(seed uint64, length time.Duration, o Options) []Step {
 		gaps = 2
 	}
 	for at := calmBegin; ; at += gaps * draw(rng, time.Second, gapMost) {
-		step, target := drawStep(rng, at, o)
+		step := drawStep(rng, at, o)
 		if at+calmEnd > length {
 			break
 		}
-		if o.NoEtcd && (step.Fault == CutEtcd || step.Fault == StopEtcd) || step.At+step.Length+calmEnd > length || busy[target] > at {
+		if o.NoEtcd && (step.Fault == CutEtcd || step.Fault == StopEtcd) || step.At+step.Length+calmEnd > length || busy[step.target()] > at {
 			continue
 		}
-		busy[target] = at + step.Length + recovering
+		busy[step.target()] = at + step.Length + recovering
 		steps = append(steps, step)
 	}
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
@@ -195,7 +232,7 @@ func NewSchedule(seed uint64, length time.Duration, o Options) []Step {
 }
 
 // drawStep draws the same number of values for each step, used or not.
-func drawStep(rng *rand.Rand, at time.Duration, o Options) (Step, string) {
+func drawStep(rng *rand.Rand, at time.Duration, o Options) Step {
 	sum := 0
 	for _, s := range o.shapes() {
 		sum += s.weight
@@ -212,10 +249,10 @@ func drawStep(rng *rand.Rand, at time.Duration, o Options) (Step, string) {
 			step.Fault = s.fault
 			step.Length = (s.least + time.Duration(share*float64(s.most-s.least))).Round(100 * time.Millisecond)
 			step.Database = o.Layout.DatabaseOf(step.Table)
-			if slices.Contains([]Fault{LockTable, WrongCluster, NoLayout}, s.fault) {
+			if s.fault == LockTable || s.fault.target() == ofDatabase {
 				step.Server = o.serverOf(step.Table)
 			}
-			return step, s.target(step)
+			return step
 		}
 	}
 	panic("the weights add up to more than their sum")
