@@ -55,7 +55,7 @@ PACKAGES = $(shell go list -f '{{.Dir}}' $(ALL) | sed 's|^$(CURDIR)|.|')
 
 # Packages whose tests start many processes, or judge how long a fault lasts: one at a time, and many tests of it at once, as most
 # of them wait. Of the others there is room for two packages at once.
-ALONE = ./assign ./cmd/tocsin ./internal/chaos ./node
+ALONE = ./assign ./cmd/tocsin ./test/chaos ./node
 
 # The race detector makes tests take four times as long. It runs where the code of a package works side by side. PLAIN are programs
 # and harnesses, whose engines have it in tests of their own, and packages that compute in one goroutine.
@@ -63,7 +63,7 @@ PLAIN = $(filter-out $(RACED), $(filter ./bench% ./cmd/% ./docs ./duequeue ./exa
 RACED = ./internal/client ./internal/expiry ./internal/loglimit ./internal/mysql
 
 # Searches, for a minute and more: make test runs them at low priority, while other tests wait.
-MODEL = go test -vet=off -timeout 30m $(TESTARGS) ./internal/model
+MODEL = go test -vet=off -timeout 30m $(TESTARGS) ./test/model
 
 # Servers of tests write gigabytes that nobody keeps, and etcd waits for the disk at each write: they work in memory if there is much.
 SHM := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 12 * 2 ^ 20 { print $$6 }')
@@ -77,16 +77,16 @@ test: ## install what is missing, run all tests, with the race detector where so
 		'nice -n 19 $(MODEL) ./schedule/firetimes' \
 		'go test -vet=off -race -p 2 -parallel 4 -timeout 60m $(TESTARGS) $(filter-out $(ALONE) $(PLAIN), $(PACKAGES))' \
 		'go test -vet=off -race -p 1 -parallel 6 -timeout 60m $(TESTARGS) $(filter-out $(PLAIN), $(ALONE))' \
-		'go test -vet=off -p 2 -parallel 4 -timeout 60m $(TESTARGS) $(filter-out $(ALONE) ./internal/model ./schedule/firetimes, $(PLAIN))' \
+		'go test -vet=off -p 2 -parallel 4 -timeout 60m $(TESTARGS) $(filter-out $(ALONE) ./test/model ./schedule/firetimes, $(PLAIN))' \
 		'go test -vet=off -p 1 -parallel 6 -timeout 60m $(TESTARGS) $(filter $(PLAIN), $(ALONE))' \
 		'go run ./internal/house/servertests left-out'
 
-# Of internal/model only what compares it with a server: its searches need none, and make test has run them.
+# Of test/model only what compares it with a server: its searches need none, and make test has run them.
 test-sql: ## the part of make test that depends on the database server, without the race detector: make test-sql SERVER=mysql
 	@scripts/install-deps.sh test
-	packages=$$(go run ./internal/house/servertests packages | grep -vx ./internal/model) && \
+	packages=$$(go run ./internal/house/servertests packages | grep -vx ./test/model) && \
 		go test -vet=off -p 2 -parallel 4 -timeout 30m $(TESTARGS) $$packages
-	go test -vet=off -timeout 30m -run Conform $(TESTARGS) ./internal/model
+	go test -vet=off -timeout 30m -run Conform $(TESTARGS) ./test/model
 	@go run ./internal/house/servertests left-out-of-sql
 
 # Apart from make test, as a JDK is 250 MB.
@@ -116,7 +116,7 @@ firetimes: ## compare fire times of 10,000 random cron expressions with a walk a
 
 check: lint test ## format, vet, staticcheck and race tests: what a change must pass
 
-# bench/peers is a Go module of its own, outside go.work. format sees it; to vet it takes all that its
+# test/peers is a Go module of its own, outside go.work. format sees it; to vet it takes all that its
 # peers import, which a fresh clone would download for that alone: test-peers does it.
 lint: format vet staticcheck ## the part of check that runs nothing
 
@@ -130,7 +130,7 @@ staticcheck: ## staticcheck, in the version of internal/tools/go.mod
 	go tool staticcheck $(ALL)
 
 tidy: ## go mod tidy in every module, after a change of imports or versions
-	@for dir in $$(go list -m -f '{{.Dir}}') bench/peers; do echo "$$dir" && GOWORK=off go -C "$$dir" mod tidy || exit 1; done
+	@for dir in $$(go list -m -f '{{.Dir}}') test/peers; do echo "$$dir" && GOWORK=off go -C "$$dir" mod tidy || exit 1; done
 
 modules: ## print what a program that adds tasks, one with a node, and the command need: modules, sums, bytes
 	@scripts/modules.sh
@@ -141,24 +141,24 @@ fuzz: ## run each fuzz target for FUZZTIME (1m)
 chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 SERVER=mysql OWNERSHIP=rows OUTBOXES=3
 	@scripts/install-deps.sh $(if $(OUTBOXES),test,run)
 	@mkdir -p bin
-	@go build -o bin/chaosrun ./internal/chaos/chaosrun
+	@go build -o bin/chaosrun ./test/chaos/chaosrun
 	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true) $(if $(OUTBOXES),-outboxes $(OUTBOXES))
 
 chaos-schedules: ## 2,000 schedules under faults and changes, every fire time checked, and what they cost: make chaos-schedules SEED=7 MINUTES=10 AIMS=200
 	@scripts/install-deps.sh run
 	@mkdir -p bin
-	@go build -o bin/chaosrun ./internal/chaos/chaosrun
+	@go build -o bin/chaosrun ./test/chaos/chaosrun
 	@exec bin/chaosrun -schedules $(if $(AIMS),600 -aims $(AIMS) -nodes 4 -measure 0,2000) -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true)
 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test
-	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -skip '^TestMatrix$$' $(TESTARGS) ./internal/chaos
+	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -skip '^TestMatrix$$' $(TESTARGS) ./test/chaos
 	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run 'Backlog|CantBePurged|StaysOpen' $(TESTARGS) ./relay
 
 matrix: ## break one database or server in every way, and write what each part does and says to bin/matrix.md
 	@scripts/install-deps.sh test
 	@mkdir -p bin
-	TOCSIN_FAULTS=1 TOCSIN_MATRIX=$(CURDIR)/bin/matrix.md go test -v -count=1 -timeout 30m -run '^TestMatrix$$' $(TESTARGS) ./internal/chaos
+	TOCSIN_FAULTS=1 TOCSIN_MATRIX=$(CURDIR)/bin/matrix.md go test -v -count=1 -timeout 30m -run '^TestMatrix$$' $(TESTARGS) ./test/chaos
 
 alerts: ## break a cluster in many ways, and print which alerts fire, when, which Alertmanager tells people, and which command says why: make alerts ARGS="-only etcd"
 	@scripts/install-deps.sh alerts
@@ -168,7 +168,7 @@ alerts: ## break a cluster in many ways, and print which alerts fire, when, whic
 
 cluster: ## run the long cluster scenarios, each with its figures as a line and as JSON: make cluster LEASE=10s
 	@scripts/install-deps.sh test
-	TOCSIN_FAULTS=1 TOCSIN_LEASE=$(LEASE) go test -v -count=1 -timeout 60m -run '^TestCluster' $(TESTARGS) ./internal/chaos
+	TOCSIN_FAULTS=1 TOCSIN_LEASE=$(LEASE) go test -v -count=1 -timeout 60m -run '^TestCluster' $(TESTARGS) ./test/chaos
 
 clock: ## deliver 1000 tasks/s for MINUTES while the servers' clocks are stepped and slewed: none may start early
 	@scripts/install-deps.sh test
@@ -177,17 +177,17 @@ clock: ## deliver 1000 tasks/s for MINUTES while the servers' clocks are stepped
 bench: ## install what is missing, measure every target of docs/performance.md: make bench SERVER=mysql ARGS="-rounds 1 -only idle,insert"
 	@scripts/install-deps.sh run
 	@$(MAKE) --no-print-directory build
-	@go run ./bench/targets $(ARGS)
+	@go run ./test/targets $(ARGS)
 
 bench-peers: ## install what is missing, measure Tocsin beside its peers: make bench-peers ARGS="--rounds 1 --only tocsin,river"
 	@scripts/install-deps.sh peers
 	@mkdir -p bin
-	@GOWORK=off go -C bench/peers build -o ../../bin/peers .
+	@GOWORK=off go -C test/peers build -o ../../bin/peers .
 	@exec bin/peers $(ARGS)
 
-test-peers: ## install what is missing, vet and test bench/peers, which is a Go module of its own
+test-peers: ## install what is missing, vet and test test/peers, which is a Go module of its own
 	@scripts/install-deps.sh peers
-	cd bench/peers && export GOWORK=off && go vet ./... && go test -timeout 10m $(TESTARGS) ./...
+	cd test/peers && export GOWORK=off && go vet ./... && go test -timeout 10m $(TESTARGS) ./...
 
 deploy-check: ## have systemd-analyze, Helm and Kubernetes' types look at deploy/, as far as they can be had
 	@scripts/check-deploy.sh

@@ -26,7 +26,7 @@ import (
 //
 // (etcd's cluster id does not show it: it is derived from the members' addresses, and so survives a wipe.)
 //
-// Three rules keep this safe; internal/model has a history that goes wrong without each:
+// Three rules keep this safe; test/model has a history that goes wrong without each:
 //
 //	reserved      an epoch is reserved in MySQL before etcd has it: no two lives of etcd have the same one
 //	same life     a node reads the epoch after it has its lease, and registers under that lease only if the epoch is unchanged

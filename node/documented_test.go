@@ -24,7 +24,7 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/store"
-	"github.com/tocsinhq/tocsin/tocsinprom"
+	"github.com/tocsinhq/tocsin/contrib/tocsinprom"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 

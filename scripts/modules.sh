@@ -19,12 +19,12 @@ program() {
 
 		require (
 			github.com/tocsinhq/tocsin v0.0.0
-			github.com/tocsinhq/tocsin/tocsinotel v0.0.0
+			github.com/tocsinhq/tocsin/contrib/tocsinotel v0.0.0
 		)
 
 		replace github.com/tocsinhq/tocsin => $root
 
-		replace github.com/tocsinhq/tocsin/tocsinotel => $root/tocsinotel
+		replace github.com/tocsinhq/tocsin/contrib/tocsinotel => $root/contrib/tocsinotel
 	EOF
 	(cd "$tmp/$1" && go mod tidy 2>"$tmp/said") || { cat "$tmp/said" >&2 && exit 1; }
 }
@@ -64,7 +64,7 @@ program traced <<-'EOF'
 		"context"
 
 		"github.com/tocsinhq/tocsin"
-		"github.com/tocsinhq/tocsin/tocsinotel"
+		"github.com/tocsinhq/tocsin/contrib/tocsinotel"
 	)
 
 	func main() {

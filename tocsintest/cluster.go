@@ -87,7 +87,7 @@ func StartWith(tb testing.TB, policies ...biztype.Policy) *Cluster {
 
 // WithOutbox returns the cluster as a service sees it whose own database is on another server than the tasks: DB is a new
 // business database with an outbox, and tasks that Client adds in its transactions go through that. nodetest.RunDue relays
-// the outbox. For a business database in PostgreSQL see package tocsinpg/pgtest.
+// the outbox. For a business database in PostgreSQL see package contrib/tocsinpg/pgtest.
 func (c *Cluster) WithOutbox(tb testing.TB) *Cluster {
 	tb.Helper()
 	name := "shop" + strconv.Itoa(len(c.Outboxes))

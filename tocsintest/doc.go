@@ -5,7 +5,7 @@
 // business database on a server of its own, as it looks to the program. RequireAdded looks into a transaction that is not
 // committed. With TOCSIN_TEST_SERVER=mysql in the environment the server is a MySQL, with mariadb-11.8 a MariaDB 11.8. Deliver
 // hands a task to a handler without any server and returns what a node would make of its answer. Package node/nodetest runs
-// nodes and their handlers on such a cluster, and package tocsinpg/pgtest has business databases in PostgreSQL.
+// nodes and their handlers on such a cluster, and package contrib/tocsinpg/pgtest has business databases in PostgreSQL.
 //
 // On failure Start ends the test with one line, which says how to install mariadbd if that is missing. The databases go when
 // the test ends; Main stops the server after the last test, and without Main it ends with the test's process.

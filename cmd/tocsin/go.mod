@@ -14,7 +14,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/tocsinhq/tocsin v0.0.0
 	github.com/tocsinhq/tocsin/api v0.0.0
-	github.com/tocsinhq/tocsin/tocsinpg v0.0.0
+	github.com/tocsinhq/tocsin/contrib/tocsinpg v0.0.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
@@ -73,4 +73,4 @@ replace github.com/tocsinhq/tocsin => ../..
 
 replace github.com/tocsinhq/tocsin/api => ../../api
 
-replace github.com/tocsinhq/tocsin/tocsinpg => ../../tocsinpg
+replace github.com/tocsinhq/tocsin/contrib/tocsinpg => ../../contrib/tocsinpg

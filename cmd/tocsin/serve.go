@@ -27,7 +27,7 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
-	"github.com/tocsinhq/tocsin/tocsinpg"
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 )
 
 // serveFlags are those of `tocsin serve`; they win over the config file.

@@ -15,7 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/tocsinprom"
+	"github.com/tocsinhq/tocsin/contrib/tocsinprom"
 )
 
 // Group is the nodes' group and ClusterID the cluster's id.

@@ -84,7 +84,7 @@ func TestLoadReadsTheModulesOfTheWorkspaceAlone(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{
 		"go.mod", "go.work", "a.go", "sub/b.go", "sub/c_test.go", ".ci/run", "Makefile", "cmd/x/go.mod", "cmd/x/g.go", // read
-		".git/d.go", "sub/testdata/e.go", "bench/peers/go.mod", "bench/peers/f.go", "bin/tocsin", "logo.png", // not
+		".git/d.go", "sub/testdata/e.go", "test/peers/go.mod", "test/peers/f.go", "bin/tocsin", "logo.png", // not
 	} {
 		body := "package x\n"
 		switch filepath.Base(name) {

@@ -93,7 +93,7 @@ func TestTheLibraryRequiresNothingOfTheCommandAndTheTests(t *testing.T) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if begins(strings.TrimPrefix(strings.TrimSpace(line), "require "), append(elsewhere, "tool ")) {
-			t.Errorf("go.mod: %sit belongs into the go.mod of cmd/tocsin, internal/chaos, internal/dashboards, internal/tools, tocsinpg, tocsinotel or api", line)
+			t.Errorf("go.mod: %sit belongs into the go.mod of cmd/tocsin, test/chaos, internal/dashboards, internal/tools, contrib/tocsinpg, contrib/tocsinotel or api", line)
 		}
 	}
 }

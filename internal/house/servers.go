@@ -37,11 +37,11 @@ var onOneServer = []skip{
 	{path: "scanner", reason: noStatement},
 	{path: "sweeper", reason: noStatement},
 	{path: "upkeep", reason: noStatement},
-	{path: "tocsinotel", reason: noStatement},
-	{path: "tocsinprom", reason: noStatement},
-	{path: "tocsinpg", reason: "its tests are of PostgreSQL"},
-	{path: "tocsinpg/pgtest", reason: "its tests are of PostgreSQL"},
-	{path: "internal/chaos", reason: "its scenarios wait for minutes for faults of processes, etcd and the network"},
+	{path: "contrib/tocsinotel", reason: noStatement},
+	{path: "contrib/tocsinprom", reason: noStatement},
+	{path: "contrib/tocsinpg", reason: "its tests are of PostgreSQL"},
+	{path: "contrib/tocsinpg/pgtest", reason: "its tests are of PostgreSQL"},
+	{path: "test/chaos", reason: "its scenarios wait for minutes for faults of processes, etcd and the network"},
 }
 
 // Databases returns the folders of the packages whose tests run on a database server, in order, without those of

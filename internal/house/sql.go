@@ -13,8 +13,8 @@ import (
 // the raw bound: the same work without Tocsin, which must not move with Tocsin's own statements. Examples have tables of their own.
 // Test kits read rows of their own databases as no program may.
 var (
-	sqlHomes = []string{".", "internal/client", "ddl", "biztype", "store", "schedule", "outbox", "tocsinpg", "tocsinpg/...", "internal/layoutrow"}
-	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "internal/chaos", "internal/dashboards/faults", "internal/house", "bench", "examples/...", "node/nodetest", "relay/relaytest", "tocsintest"}
+	sqlHomes = []string{".", "internal/client", "ddl", "biztype", "store", "schedule", "outbox", "contrib/tocsinpg", "contrib/tocsinpg/...", "internal/layoutrow"}
+	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "test/chaos", "internal/dashboards/faults", "internal/house", "bench", "examples/...", "node/nodetest", "relay/relaytest", "tocsintest"}
 )
 
 // statement matches text that looks like a statement, and no English sentence: "select one from the list".
