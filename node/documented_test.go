@@ -20,11 +20,11 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/contrib/tocsinprom"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/store"
-	"github.com/tocsinhq/tocsin/contrib/tocsinprom"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 

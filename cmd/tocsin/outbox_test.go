@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 )
 
 // shopSite is a site with a business database, and its outbox in the config.

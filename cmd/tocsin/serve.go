@@ -23,11 +23,11 @@ import (
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
-	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 )
 
 // serveFlags are those of `tocsin serve`; they win over the config file.

@@ -18,12 +18,12 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/contrib/tocsinotel"
+	"github.com/tocsinhq/tocsin/contrib/tocsinotel/nodeotel"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/quantile"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/contrib/tocsinotel"
-	"github.com/tocsinhq/tocsin/contrib/tocsinotel/nodeotel"
 )
 
 // What BenchmarkCost measures.

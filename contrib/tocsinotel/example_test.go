@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/contrib/tocsinotel"
 	"github.com/tocsinhq/tocsin/contrib/tocsinotel/nodeotel"
+	"github.com/tocsinhq/tocsin/node"
 )
 
 // A service that adds tasks and handles them traces both, with the providers of the package otel.

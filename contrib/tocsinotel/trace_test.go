@@ -21,10 +21,10 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/contrib/tocsinotel"
 	"github.com/tocsinhq/tocsin/contrib/tocsinotel/nodeotel"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/tocsintest"
 	"github.com/tocsinhq/tocsin/webhook"
 )

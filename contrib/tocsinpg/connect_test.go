@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 )
 
 // The rights that `tocsin outbox plan` and `tocsin ddl grants` print are enough for a service and a relay.

@@ -10,11 +10,11 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of services that use database/sql
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
 	"github.com/tocsinhq/tocsin/relay/relaytest"
-	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 )
 
 const day = relaytest.Day

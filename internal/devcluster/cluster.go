@@ -12,10 +12,10 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/contrib/tocsinprom"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/contrib/tocsinprom"
 )
 
 // Group is the nodes' group and ClusterID the cluster's id.

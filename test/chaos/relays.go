@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
-	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 )
 
 func (s *Site) startRelays(ctx context.Context) error {

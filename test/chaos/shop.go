@@ -11,10 +11,10 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of services that use database/sql
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 )
 
 // shop is a business server: a database with orders and an outbox, on MySQL, MariaDB or PostgreSQL. Services and relays

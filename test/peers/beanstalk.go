@@ -8,9 +8,9 @@ import (
 
 	"github.com/beanstalkd/go-beanstalk"
 
-	"github.com/tocsinhq/tocsin/test/peers/contest"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/test/peers/contest"
 )
 
 const (

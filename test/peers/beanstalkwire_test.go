@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tocsinhq/tocsin/test/peers/contest"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/test/peers/contest"
 )
 
 // connect dials a beanstalkd of the test's own.

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/contrib/tocsinotel"
+	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/webhook"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of Cluster.DB
 
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 

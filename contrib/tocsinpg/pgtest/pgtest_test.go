@@ -10,10 +10,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/contrib/tocsinpg/pgtest"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
