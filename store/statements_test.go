@@ -49,6 +49,10 @@ func (b *bench) reads(tables ...int) map[string]ask {
 			loaded, err := b.Load(ctx, 0, pending)
 			return len(loaded.Rows), joined(loaded.Failed, err)
 		},
+		"locked": func(ctx context.Context) (int, error) {
+			locks, err := b.Locked(ctx, 0, pending)
+			return len(pending) - len(locks.Rows) - len(locks.Tables), joined(locks.Tables, err)
+		},
 		"look":   func(ctx context.Context) (int, error) { rows, err := b.Look(ctx, 0, pending); return len(rows), err },
 		"counts": func(ctx context.Context) (int, error) { all, err := b.Counts(ctx, 0, tables); return len(all), err },
 		"overdue": func(ctx context.Context) (int, error) {
@@ -137,9 +141,9 @@ func TestASickTableHidesNoOther(t *testing.T) {
 	}{
 		"gone": {
 			func(b *bench) func() { b.exec("DROP TABLE " + b.layout.Table(1)); return func() {} },
-			[]string{"peek", "probe and peek", "due", "load", "counts", "overdue", "deaths", "dead", "audit", "recheck", "lacking", "absent"},
+			[]string{"peek", "probe and peek", "due", "load", "counts", "overdue", "deaths", "dead", "audit", "recheck", "lacking", "absent", "locked"},
 		},
-		"locked": {func(b *bench) func() { return b.lockedTable(1) }, []string{"peek", "load"}},
+		"locked": {func(b *bench) func() { return b.lockedTable(1) }, []string{"peek", "load", "locked"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
