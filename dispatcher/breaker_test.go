@@ -286,17 +286,17 @@ func TestABreakerTellsItsMetrics(t *testing.T) {
 	p := policy("order.close", 1)
 	var g target
 	g.fail(absent{})
-	inBubbleMetered(t, []biztype.Policy{p}, map[string]Sink{p.Name: &g}, func(r *rig, read func(string) map[string]float64) {
+	inBubbleWith(t, p, &g, nil, func(r *rig) {
 		r.dueNow(100)
 		pass(10 * time.Second)
-		breaks, state := read("breaks"), read("lane_state")
+		breaks, state := r.read("breaks"), r.read("lane_state")
 		if breaks["_total order.close away"] != 1 || state[" order.close"] != stateValues[Away] {
 			t.Errorf("breaks %v, state %v", breaks, state)
 		}
-		if n := read("not_reached")["_total order.close"]; n < breakAfter {
-			t.Errorf("%v deliveries did not reach it: %v", n, read("not_reached"))
+		if n := r.read("not_reached")["_total order.close"]; n < breakAfter {
+			t.Errorf("%v deliveries did not reach it: %v", n, r.read("not_reached"))
 		}
-		for name, n := range read("failures") {
+		for name, n := range r.read("failures") {
 			t.Errorf("a failed attempt: %s %v", name, n)
 		}
 	})

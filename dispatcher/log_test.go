@@ -18,12 +18,10 @@ import (
 )
 
 // inBubbleLogged is inBubble with a log.
-func inBubbleLogged(t *testing.T, policies []biztype.Policy, sinks map[string]Sink, f func(*rig, *devtest.Log)) {
+func inBubbleLogged(t *testing.T, p biztype.Policy, target handler, f func(*rig, *devtest.Log)) {
 	t.Helper()
 	var log devtest.Log
-	inBubbleOf(t, policies, sinks, func(c *Config) { c.Logger = log.Logger() }, func(r *rig) {
-		f(r, &log)
-	})
+	inBubbleWith(t, p, target, func(c *Config) { c.Logger = log.Logger() }, func(r *rig) { f(r, &log) })
 }
 
 func TestAttemptsThatFailAreLogged(t *testing.T) {
@@ -45,8 +43,7 @@ func TestAttemptsThatFailAreLogged(t *testing.T) {
 		"a panic":    {policy("order.close", 1), func(context.Context, tocsin.Info) error { panic("nil order") }, []string{"error handler panicked", "warn delivery failed"}, "panic: nil order", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policies, sinks := one(c.policy, c.handler)
-			inBubbleLogged(t, policies, sinks, func(r *rig, log *devtest.Log) {
+			inBubbleLogged(t, c.policy, c.handler, func(r *rig, log *devtest.Log) {
 				id := r.insert(0, 1, 0)
 				r.store.change(id, func(row *store.Row) { row.BizKey, _ = c.key.(string) })
 				r.offer(id)
@@ -83,7 +80,8 @@ func TestABizTypeThatFailsIsLoggedOnceAMinuteAndHidesNoOther(t *testing.T) {
 	policies := []biztype.Policy{policy("order.close", 1), policy("coupon.remind", 2)}
 	failing := handler(func(context.Context, tocsin.Info) error { return tocsin.RetryIn(time.Hour, errors.New("no answer")) })
 	sinks := map[string]Sink{"order.close": failing, "coupon.remind": failing}
-	inBubbleLogged(t, policies, sinks, func(r *rig, log *devtest.Log) {
+	var log devtest.Log
+	inBubbleOf(t, policies, sinks, func(c *Config) { c.Logger = log.Logger() }, func(r *rig) {
 		for i := range 600 { // ten a second for a minute
 			r.add(0, 1, time.Duration(i)*100*time.Millisecond)
 		}
@@ -110,8 +108,7 @@ func TestAServerThatFailsIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
 		"it refuses settles":         {"settle", errors.New("disk full"), "outcome could not be settled; it is set aside and tried again"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policies, sinks := one(policy("order.close", 1), succeeds)
-			inBubbleLogged(t, policies, sinks, func(r *rig, log *devtest.Log) {
+			inBubbleLogged(t, policy("order.close", 1), succeeds, func(r *rig, log *devtest.Log) {
 				var tries atomic.Int32
 				r.store.fail(func(statement string, _ []tocsin.JobID) error {
 					if statement != c.statement {

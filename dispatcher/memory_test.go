@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -307,11 +309,12 @@ func (m *memory) change(id tocsin.JobID, f func(*store.Row)) {
 // rig is a running dispatcher over memory, with one server unless its Config says otherwise.
 type rig struct {
 	*Dispatcher
-	t     *testing.T
-	store *memory
-	seq   int
-	stop  context.CancelFunc
-	ended chan error
+	t        *testing.T
+	store    *memory
+	registry *prometheus.Registry
+	seq      int
+	stop     context.CancelFunc
+	ended    chan error
 }
 
 const rigTables = 4
@@ -379,10 +382,11 @@ func pass(d time.Duration) {
 }
 
 func newRig(t *testing.T, sinks map[string]Sink, adapt func(*Config)) *rig {
-	r := &rig{t: t, store: &memory{rows: make(map[tocsin.JobID]*store.Row), fates: make(map[store.Fate]int)}}
+	r := &rig{t: t, store: &memory{rows: make(map[tocsin.JobID]*store.Row), fates: make(map[store.Fate]int)}, registry: prometheus.NewRegistry()}
 	cfg := Config{
-		Store: r.store,
-		Node:  "node-1",
+		Store:      r.store,
+		Registerer: r.registry,
+		Node:       "node-1",
 		Target: func(p biztype.Policy) (Target, bool) {
 			sink, ok := sinks[p.Name]
 			return Target{Sink: sink}, ok

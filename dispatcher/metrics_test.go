@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/store"
@@ -22,21 +20,12 @@ type callback string
 func (callback) Error() string          { return "no" }
 func (c callback) FailureCause() string { return string(c) }
 
-// inBubbleMetered runs f with a dispatcher whose metrics read returns, by name and labels.
-func inBubbleMetered(t *testing.T, policies []biztype.Policy, sinks map[string]Sink, f func(r *rig, read func(prefix string) map[string]float64)) {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	inBubbleOf(t, policies, sinks, func(c *Config) { c.Registerer = registry }, func(r *rig) {
-		f(r, func(prefix string) map[string]float64 { return values(t, registry, prefix) })
-	})
-}
-
-// values returns the counters and gauges whose name begins with the prefix, those of 0 left out.
-func values(t *testing.T, registry *prometheus.Registry, prefix string) map[string]float64 {
-	t.Helper()
-	families, err := registry.Gather()
+// read returns the counters and gauges whose name begins with the prefix, by name and labels; those of 0 are left out.
+func (r *rig) read(prefix string) map[string]float64 {
+	r.t.Helper()
+	families, err := r.registry.Gather()
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	all := make(map[string]float64)
 	for _, family := range families {
@@ -77,15 +66,14 @@ func TestFailuresAreCountedByCause(t *testing.T) {
 		"a success":                   {last, succeeds, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policies, sinks := one(c.policy, c.handler)
-			inBubbleMetered(t, policies, sinks, func(r *rig, read func(string) map[string]float64) {
+			inBubble(t, c.policy, c.handler, func(r *rig) {
 				r.add(0, 1, 0)
 				pass(5 * time.Second)
 				want := map[string]float64{}
 				if c.want != "" {
 					want[" order.close "+c.want] = 1
 				}
-				if got := read("failures_total"); !maps.Equal(got, want) {
+				if got := r.read("failures_total"); !maps.Equal(got, want) {
 					t.Errorf("got %v, want %v", got, want)
 				}
 			})
@@ -94,13 +82,12 @@ func TestFailuresAreCountedByCause(t *testing.T) {
 }
 
 func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), succeeds)
-	inBubbleMetered(t, policies, sinks, func(r *rig, read func(string) map[string]float64) {
+	inBubble(t, policy("order.close", 1), succeeds, func(r *rig) {
 		crashed := r.add(0, 1, time.Minute)
 		r.store.change(crashed, func(row *store.Row) { row.Crashes = 1 })
 		r.add(0, 1, time.Minute)
 		pass(2 * time.Minute)
-		if got := read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" crashed": 1}) {
+		if got := r.read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" crashed": 1}) {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -108,15 +95,14 @@ func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
 
 func TestOutcomesOfTasksThatAnotherHasSettledAreSecondDeliveries(t *testing.T) {
 	var r *rig
-	policies, sinks := one(policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
+	inBubble(t, policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
 		r.store.change(task.JobID, func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Claimed, "sweeper" })
 		return errors.New("too slow")
-	})
-	inBubbleMetered(t, policies, sinks, func(of *rig, read func(string) map[string]float64) {
+	}, func(of *rig) {
 		r = of
 		r.add(0, 1, 0)
 		pass(time.Second)
-		if got := read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" elsewhere": 1}) {
+		if got := r.read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" elsewhere": 1}) {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -131,14 +117,14 @@ func TestLanesAreExported(t *testing.T) {
 	block := handler(func(context.Context, tocsin.Info) error { <-release; return nil })
 	done := handler(succeeds)
 	sinks := map[string]Sink{slow.Name: block, paused.Name: done, limited.Name: done}
-	inBubbleMetered(t, []biztype.Policy{slow, paused, limited}, sinks, func(r *rig, read func(string) map[string]float64) {
+	inBubbleOf(t, []biztype.Policy{slow, paused, limited}, sinks, nil, func(r *rig) {
 		release = make(chan struct{})
 		for range 50 {
 			r.add(0, 1, 0)
 			r.add(0, 3, 0)
 		}
 		pass(2 * time.Second)
-		got := read("lane_")
+		got := r.read("lane_")
 		for key, want := range map[string]float64{
 			"running order.close": 2, "limit order.close": 2, "state order.close": stateValues[Open],
 			"state coupon.remind": stateValues[Paused], "queued coupon.remind": 0, "state cart.remind": stateValues[Limited],
@@ -152,19 +138,18 @@ func TestLanesAreExported(t *testing.T) {
 		}
 		close(release)
 		r.SetPolicies([]biztype.Policy{paused, limited})
-		if got := read("lane_state"); got[" order.close"] != stateValues[Lacking] {
+		if got := r.read("lane_state"); got[" order.close"] != stateValues[Lacking] {
 			t.Errorf("a type that the node lacks: %v", got)
 		}
 	})
 }
 
 func TestATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
-	policies, sinks := one(policy("order.close", 1), succeeds)
-	inBubbleMetered(t, policies, sinks, func(r *rig, read func(string) map[string]float64) {
+	inBubble(t, policy("order.close", 1), succeeds, func(r *rig) {
 		r.failOn("settle", errLost)
 		id, began := r.add(0, 1, 0), time.Now()
 		pass(time.Minute)
-		if age := read("unsettled_age")["_seconds"]; age < 59 || age > 61 {
+		if age := r.read("unsettled_age")["_seconds"]; age < 59 || age > 61 {
 			t.Errorf("after a minute the age is %v", age)
 		}
 		if p := r.Place(0, id); p.Stage != Unsettled || p.Since.Sub(began) > time.Second {
@@ -172,7 +157,7 @@ func TestATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
 		}
 		r.store.fail(nil)
 		pass(time.Minute)
-		if age, p := read("unsettled_age")["_seconds"], r.Place(0, id); age != 0 || p.Stage != Nowhere {
+		if age, p := r.read("unsettled_age")["_seconds"], r.Place(0, id); age != 0 || p.Stage != Nowhere {
 			t.Errorf("nothing waits any more, and the age is %v, the task at %+v", age, p)
 		}
 	})

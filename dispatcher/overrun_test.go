@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -68,22 +66,6 @@ func overrunPolicy() biztype.Policy {
 	return p
 }
 
-// counted returns the value of a counter without labels.
-func counted(t *testing.T, from prometheus.Gatherer, name string) float64 {
-	t.Helper()
-	all, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range all {
-		if m.GetName() == name {
-			return m.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return 0
-}
-
 func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes      time.Duration // of the first attempt
@@ -99,8 +81,7 @@ func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &stubborn{takes: c.takes, err: c.err}
-			registry := prometheus.NewRegistry()
-			inBubbleWith(t, overrunPolicy(), handler(s.deliver), func(c *Config) { c.Registerer = registry }, func(r *rig) {
+			inBubble(t, overrunPolicy(), s.deliver, func(r *rig) {
 				begun, id := time.Now(), r.add(0, 1, 0)
 				for range 60 { // peeks and bells find it again and again
 					pass(100 * time.Millisecond)
@@ -118,7 +99,7 @@ func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
 						t.Errorf("delivery %d started after %s, want %s", i, got, want)
 					}
 				}
-				if n := counted(t, registry, "tocsin_dispatcher_overlapped_total"); n != c.overlapped {
+				if n := r.read("overlapped_total")[""]; n != c.overlapped {
 					t.Errorf("%g overlaps are counted, want %g", n, c.overlapped)
 				}
 			})

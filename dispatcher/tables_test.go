@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
@@ -97,13 +95,12 @@ func TestTheEndOfRunCountsNoAttemptAgainstATask(t *testing.T) {
 	})}
 	p := policy("order.close", 1)
 	p.Timeout = biztype.Duration(time.Hour)
-	registry := prometheus.NewRegistry()
-	inBubbleOf(t, []biztype.Policy{p}, sinks, func(c *Config) { c.DrainTimeout, c.Registerer = 3*time.Second, registry }, func(r *rig) {
+	inBubbleOf(t, []biztype.Policy{p}, sinks, func(c *Config) { c.DrainTimeout = 3 * time.Second }, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(time.Second)
 		r.stop()
 		pass(10 * time.Second)
-		if again, failed := values(t, registry, "second_deliveries_total"), values(t, registry, "failures_total"); again[" cut_off"] != 1 || len(failed) > 0 {
+		if again, failed := r.read("second_deliveries_total"), r.read("failures_total"); again[" cut_off"] != 1 || len(failed) > 0 {
 			t.Errorf("it counts as a second delivery %v, as a failure %v", again, failed)
 		}
 		if row := r.store.row(id); row.Attempts != 0 || row.Status != tocsin.Pending {

@@ -192,11 +192,10 @@ func TestATaskIsDeadOnlyIfThatIsStored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r *rig
-			policies, sinks := one(long("order.close", 1), func(_ context.Context, task tocsin.Info) error {
+			inBubbleLogged(t, long("order.close", 1), func(_ context.Context, task tocsin.Info) error {
 				r.store.change(task.JobID, c.change)
 				return tocsin.Bury(errors.New("no order"))
-			})
-			inBubbleLogged(t, policies, sinks, func(in *rig, log *devtest.Log) {
+			}, func(in *rig, log *devtest.Log) {
 				r = in
 				id := r.add(0, 1, 0)
 				pass(2 * time.Second)

@@ -98,15 +98,11 @@ func NewBatch(cfg Config, handle func(context.Context, []Task) []error) (*Receiv
 	if cfg.Seen == nil {
 		cfg.Seen = &recent{ids: make(map[int64]map[string]bool)}
 	}
-	r := &Receiver{cfg: cfg, handle: handle}
-	for i, secret := range cfg.Secrets {
-		w, err := parseSecret(secret)
-		if err != nil {
-			return nil, fmt.Errorf("webhook: secret %d: %w", i+1, err)
-		}
-		r.verify = append(r.verify, w)
+	verify, err := parseSecrets(cfg.Secrets)
+	if err != nil {
+		return nil, err
 	}
-	return r, nil
+	return &Receiver{cfg: cfg, handle: handle, verify: verify}, nil
 }
 
 // ServeHTTP answers one callback.

@@ -254,8 +254,8 @@ func TestAReceiverNeedsSecretsAndAFunction(t *testing.T) {
 		"nothing":      {Config{}, handle, "no secrets: set Secrets to those of the biz type's webhook, or Unsigned"},
 		"both":         {Config{Secrets: []string{secretA}, Unsigned: true}, handle, "exclude each other"},
 		"no function":  {Config{Unsigned: true}, nil, "the function is nil"},
-		"not base64":   {Config{Secrets: []string{secretA, "hunter 2"}}, handle, "webhook: secret 2: want whsec_ and base64"},
-		"empty secret": {Config{Secrets: []string{""}}, handle, "webhook: secret 1: its key has 0 bytes"},
+		"not base64":   {Config{Secrets: []string{secretA, "hunter 2"}}, handle, "webhook secret 2: want whsec_ and base64"},
+		"empty secret": {Config{Secrets: []string{""}}, handle, "webhook secret 1: its key has 0 bytes"},
 	} {
 		if _, err := New(c.cfg, c.handle); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

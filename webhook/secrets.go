@@ -28,6 +28,18 @@ func parseSecret(secret string) (*standard.Webhook, error) {
 	return standard.NewWebhookRaw(key)
 }
 
+// parseSecrets parses each.
+func parseSecrets(secrets []string) (all []*standard.Webhook, err error) {
+	for i, secret := range secrets {
+		w, err := parseSecret(secret)
+		if err != nil {
+			return nil, fmt.Errorf("webhook secret %d: %w", i+1, err)
+		}
+		all = append(all, w)
+	}
+	return all, nil
+}
+
 // secretCap is more than the size of any secret.
 const secretCap = 4 << 10
 

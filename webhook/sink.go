@@ -62,17 +62,12 @@ func NewSink(cfg SinkConfig) (*Sink, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Sink{cfg: cfg}
-	for i, secret := range cfg.Secrets {
-		w, err := parseSecret(secret)
-		if err != nil {
-			return nil, fmt.Errorf("webhook secret %d: %w", i+1, err)
-		}
-		s.sign = append(s.sign, w)
+	sign, err := parseSecrets(cfg.Secrets)
+	if err != nil {
+		return nil, err
 	}
 	client, err := newClient(cfg)
-	s.client = client
-	return s, err
+	return &Sink{cfg: cfg, sign: sign, client: client}, err
 }
 
 func (c SinkConfig) validate() error {
