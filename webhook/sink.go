@@ -53,11 +53,12 @@ type Sink struct {
 
 // NewSink checks the config. It connects to nothing.
 func NewSink(cfg SinkConfig) (*Sink, error) {
+	defaults := tocsin.Policy{}.WithDefaults()
 	if cfg.Timeout <= 0 {
-		cfg.Timeout = tocsin.DefaultTimeout
+		cfg.Timeout = defaults.Timeout.D()
 	}
 	if cfg.Conns <= 0 {
-		cfg.Conns = tocsin.DefaultConcurrency
+		cfg.Conns = defaults.Concurrency
 	}
 	if err := cfg.validate(); err != nil {
 		return nil, err
