@@ -51,7 +51,7 @@ func (s *sick) Locked(_ context.Context, _ int, ids []tocsin.JobID) (store.Locks
 	for _, id := range ids {
 		switch {
 		case s.locked == nil || !s.locked(id):
-		case id.Table() == s.shut:
+		case s.shut != 0 && id.Table() == s.shut:
 			locks.Tables[s.shut] = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 		default:
 			locks.Rows[id] = true
@@ -147,8 +147,8 @@ func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
 						t.Errorf("it was tried with %d others", len(ids)-1)
 					}
 				}
-				if len(tries) < 2 {
-					t.Errorf("it was tried %d times", len(tries))
+				if (len(tries) == 0) != lock {
+					t.Errorf("it was tried %d times: what is locked is not, what is refused is", len(tries))
 				}
 				s.set(nil, nil)
 				pass(20 * time.Second)
@@ -226,7 +226,7 @@ func TestLockedRowsOfEveryTableDelayNoOtherTask(t *testing.T) {
 			}
 			pass(500 * time.Millisecond)
 			if n := r.undone(ids); n > 0 {
-				t.Fatalf("%d outcomes are not stored half a second later", n)
+				t.Errorf("%d outcomes are not stored half a second later: %+v", n, r.Stats())
 			}
 		}
 		if got := time.Duration(late.Load()); got > 50*time.Millisecond {

@@ -206,9 +206,11 @@ func strangers(t *testing.T, p place) (port int, digest func() string) {
 	if _, err := biztype.Apply(t.Context(), theirs.cfg, []biztype.Policy{closePolicy()}); err != nil {
 		t.Fatal(err)
 	}
-	if theirs.client, err = tocsin.Open(t.Context(), theirs.cfg); err != nil {
+	client, err := tocsin.Open(t.Context(), theirs.cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
+	theirs.client = client
 	defer theirs.client.Close()
 	for n := range uint64(40) {
 		add(t, theirs, orderClose.New(n+1, order{n}, tocsin.In(0)))

@@ -38,7 +38,8 @@ func (b *bench) reads(tables ...int) map[string]ask {
 			return len(page.Entries), joined(page.Failed, err)
 		}
 	}
-	return map[string]ask{
+	all := b.figureReads(database, tables)
+	maps.Copy(all, map[string]ask{
 		"peek":           peek(false),
 		"probe and peek": peek(true),
 		"due": func(ctx context.Context) (int, error) {
@@ -53,16 +54,7 @@ func (b *bench) reads(tables ...int) map[string]ask {
 			locks, err := b.Locked(ctx, 0, pending)
 			return len(pending) - len(locks.Rows) - len(locks.Tables), joined(locks.Tables, err)
 		},
-		"look":   func(ctx context.Context) (int, error) { rows, err := b.Look(ctx, 0, pending); return len(rows), err },
-		"counts": func(ctx context.Context) (int, error) { all, err := b.Counts(ctx, 0, tables); return len(all), err },
-		"overdue": func(ctx context.Context) (int, error) {
-			all, failed, err := b.Overdue(ctx, 0, tables, maxMilli, 1)
-			return len(all), joined(failed, err)
-		},
-		"deaths": func(ctx context.Context) (int, error) {
-			all, err := b.Deaths(ctx, DeathsQuery{Tables: tables, Types: []uint64{1}, Until: maxMilli, Limit: 1})
-			return len(all), err
-		},
+		"look": func(ctx context.Context) (int, error) { rows, err := b.Look(ctx, 0, pending); return len(rows), err },
 		"dead": func(ctx context.Context) (int, error) {
 			found, _, err := b.Dead(ctx, DeadQuery{Until: maxMilli}, dead)
 			return len(found), err
@@ -82,6 +74,22 @@ func (b *bench) reads(tables ...int) map[string]ask {
 		"absent": func(ctx context.Context) (int, error) {
 			found, failed, err := b.Absent(ctx, 0, absent)
 			return len(found), joined(failed, err)
+		},
+	})
+	return all
+}
+
+// figureReads asks for what is counted of the tables, and for the marks of outboxes in a database.
+func (b *bench) figureReads(database int, tables []int) map[string]ask {
+	return map[string]ask{
+		"counts": func(ctx context.Context) (int, error) { all, err := b.Counts(ctx, 0, tables); return len(all), err },
+		"overdue": func(ctx context.Context) (int, error) {
+			all, failed, err := b.Overdue(ctx, 0, tables, maxMilli, 1)
+			return len(all), joined(failed, err)
+		},
+		"deaths": func(ctx context.Context) (int, error) {
+			all, err := b.Deaths(ctx, DeathsQuery{Tables: tables, Types: []uint64{1}, Until: maxMilli, Limit: 1})
+			return len(all), err
 		},
 		"relayed": func(ctx context.Context) (int, error) {
 			all, err := b.Relayed(ctx, 0, database, RelayedKey{}, 1)

@@ -365,3 +365,12 @@ func TestClusterTablesDrawAGrid(t *testing.T) {
 		t.Errorf("a grid, though this is no terminal:\n%s", out)
 	}
 }
+
+// nodes are the live ones of all groups.
+func (s *site) nodes() (all []assign.NodeState) {
+	s.t.Helper()
+	for _, g := range decode[[]operator.Group](s.t, s.run("cluster", "nodes", "--json")) {
+		all = append(all, g.Nodes...)
+	}
+	return all
+}

@@ -24,7 +24,6 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/operator"
 )
 
 // asCommand makes this test program be the command: so each test runs the real
@@ -570,15 +569,6 @@ func (s *site) ownedBy(want map[string]int) {
 		}
 		return true
 	})
-}
-
-// nodes are the live ones of all groups.
-func (s *site) nodes() (all []assign.NodeState) {
-	s.t.Helper()
-	for _, g := range decode[[]operator.Group](s.t, s.run("cluster", "nodes", "--json")) {
-		all = append(all, g.Nodes...)
-	}
-	return all
 }
 
 // waitFor waits until ok. Where ok calls the command, most of the time is left to what it waits for.

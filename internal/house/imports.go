@@ -90,7 +90,7 @@ var foreign = []struct {
 	{"github.com/danielgtaylor/huma/", []string{"api"}},
 	{"github.com/jackc/", []string{"contrib/tocsinpg", "contrib/tocsinpg/...", "test/chaos"}},
 	{"testing", []string{"tocsintest", "contrib/tocsinpg/pgtest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "relay/relaytest"}},
-	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "contrib/tocsinpg/pgtest", "bench", "relay/relaytest", "internal/devserver/...", "internal/..."}},
+	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "contrib/tocsinpg/pgtest", "bench", "relay/relaytest", "internal/...", "test/..."}},
 }
 
 // clientMayImport is all that the root package and its machinery take from other modules.

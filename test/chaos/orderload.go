@@ -7,9 +7,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/wait"
@@ -139,11 +138,11 @@ func (p *seller) sell(ctx context.Context, b *shop, kind string, stages []stage)
 	o := p.site.log.openOrder(b.number, kind)
 	for _, s := range stages {
 		_ = wait.For(ctx, s.after)
-		var at errgroup.Group
+		var at sync.WaitGroup
 		for _, t := range s.txns {
-			at.Go(func() error { p.transact(ctx, b, o, t); return nil })
+			at.Go(func() { p.transact(ctx, b, o, t) })
 		}
-		_ = at.Wait()
+		at.Wait()
 		if o.broken() {
 			return
 		}
