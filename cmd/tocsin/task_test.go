@@ -206,7 +206,7 @@ func TestTaskRedriveTakesFlagsThatLimitIt(t *testing.T) {
 	}
 	s.run("task", "redrive", "--all", "--error", "route", "--same-key").says(t, "1 dead tasks redriven")
 	s.run("task", "redrive", "--type", "order.close", "--per-second", "100").says(t, "3 dead tasks redriven", left)
-	if got := decode[redriven](t, s.run("task", "redrive", "--all", "--restored", "--same-key", "--limit", "5", "--json")); got != (redriven{Redriven: 1}) {
+	if got := decode[operator.Redriven](t, s.run("task", "redrive", "--all", "--restored", "--same-key", "--limit", "5", "--json")); got != (operator.Redriven{Tasks: 1}) {
 		t.Errorf("%+v", got)
 	}
 	for i, version := range []int{1, 0, 1, 1, 0} {
