@@ -36,6 +36,9 @@ type sample struct {
 			Key string `yaml:"key"`
 		} `yaml:"deep"`
 	} `yaml:"items"`
+	Limits map[string]struct {
+		Burst int `yaml:"burst"`
+	} `yaml:"limits"`
 }
 
 func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
@@ -43,7 +46,9 @@ func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown key":           {"items:\n  - name: a\n    nmae: b\n", `f.yaml:3: unknown key "nmae": use name, count, big, on, rate, wait, when, waits, deep`},
 		"unknown key deep down": {"items:\n  - name: a\n    deep:\n      kye: b\n", `f.yaml:4: unknown key "kye": use key`},
-		"unknown key on top":    {"item: []\n", `f.yaml:1: unknown key "item": use items`},
+		"unknown key on top":    {"item: []\n", `f.yaml:1: unknown key "item": use items, limits`},
+		"unknown key by name":   {"limits:\n  a:\n    brust: 1\n", `f.yaml:3: unknown key "brust": use burst`},
+		"fraction by name":      {"limits: {a: {burst: 4.5}}\n", `f.yaml:1: "4.5" is not a whole number`},
 		"repeated key":          {"items:\n  - name: a\n    name: b\n", `f.yaml:3: mapping key "name" already defined in line 2`},
 		"text for a number":     {"items:\n  - count: many\n", `f.yaml:2: "many" is not a whole number`},
 		"fraction for a number": {"items:\n  - name: a\n    count: 4.5\n", `f.yaml:3: "4.5" is not a whole number`},
@@ -71,7 +76,7 @@ func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 		"tag on nothing":        {"items:\n  - waits: !x \n", `f.yaml:1: the file is not YAML that can be read: runtime error: invalid memory address or nil pointer dereference`},
 		"empty":                 {"", `f.yaml:1: the file is empty`},
 		"comments only":         {"# nothing\n", `f.yaml:1: the file is empty`},
-		"byte order mark":       {"\ufeffitem: []\n", `f.yaml:1: unknown key "item": use items`},
+		"byte order mark":       {"\ufeffitem: []\n", `f.yaml:1: unknown key "item": use items, limits`},
 		"two documents":         {"items: []\n---\nitems: []\n", `f.yaml:3: a second document: one file holds one`},
 	} {
 		t.Run(name, func(t *testing.T) {
