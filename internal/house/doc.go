@@ -6,7 +6,8 @@
 //	imports    the table of packages in imports.go, other modules' packages, the standard library's testing
 //	sql        text that looks like a statement, and the comment in it that names the sender
 //	docs       package comments, doc comments of exported names
-//	sizes      functions, files, the median function
+//	sizes      functions, files
+//	walls      how many packages, exported names and files at the top there are
 //	names      packages and types without a noun of their own
 //	sleep      time.Sleep outside tests
 //	skips      tests that do not run everywhere: the list, with reasons

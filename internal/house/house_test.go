@@ -35,6 +35,7 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 }
 func TestDocPagesShowValues(t *testing.T)      { holds(t, ShownValues) }
 func TestNamesSayWhatIsInside(t *testing.T)    { holds(t, Names) }
+func TestTheWallsGetFewer(t *testing.T)        { holds(t, Walls) }
 func TestNothingSleeps(t *testing.T)           { holds(t, Sleep) }
 func TestTablesAreWalkedInOneWay(t *testing.T) { holds(t, Walks) }
 func TestGroupsReturnErrors(t *testing.T)      { holds(t, Groups) }

@@ -177,8 +177,6 @@ func TestSizesComplain(t *testing.T) {
 		"a function of 61 lines":         {"x.go", function(61) + small, "x.go f: has 61 lines, more than 60"},
 		"a test function of 61 lines":    {"x_test.go", function(61) + small, "x_test.go f: has 61 lines"},
 		"a long function inside another": {"x.go", "package x\nfunc f() {\nfunc() {" + strings.Repeat("\n", 60) + "}()\n}\n" + small, "x.go f: has"},
-		"a median of 13 lines":           {"x.go", function(13), "the median function has 13 lines"},
-		"a median of 13 lines, in tests": {"x_test.go", function(13), ""},
 		"a file of 401 lines":            {"x.go", "package x" + strings.Repeat("\n", 401), "x.go: has 401 lines, more than 400"},
 		"a file of 400 lines":            {"x.go", "package x" + strings.Repeat("\n", 400), ""},
 		"a test file of 600 lines":       {"x_test.go", "package x" + strings.Repeat("\n", 600), ""},
@@ -189,6 +187,21 @@ func TestSizesComplain(t *testing.T) {
 			t.Parallel()
 			_, bad := Sizes(oneFile(t, c.path, c.src))
 			expect(t, bad, c.want)
+		})
+	}
+}
+
+func TestWallsComplain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ path, src, want string }{
+		"111 names at the top": {"x.go", "package x\n" + strings.Repeat("func F() {}\n", 111), ". exports 111 names, more than 110"},
+		"110 names at the top": {"x.go", "package x\ntype T int\nvar A, b = 1, 2\nfunc (T) M() {}\n" + strings.Repeat("const C = 1\n", 108), ""},
+		"names of tests":       {"x_test.go", "package x\n" + strings.Repeat("func F() {}\n", 111), ""},
+		"names of a package":   {"store/x.go", "package x\n" + strings.Repeat("func F() {}\n", 111), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, Walls(oneFile(t, c.path, c.src)), c.want)
 		})
 	}
 }

@@ -9,14 +9,9 @@ import (
 // The limits, in lines.
 const (
 	maxFunc     = 60
-	maxHardFunc = 70 // for those of longFuncs
-	maxMedian   = 12 // of the functions outside tests
 	maxFile     = 400
 	maxTestFile = 600
 )
-
-// longFuncs names the functions that may have up to maxHardFunc lines, as "store/peek.go Store.Peek", with a reason each.
-var longFuncs = map[string]string{}
 
 // Size is the length of a function or file.
 type Size struct {
@@ -53,9 +48,6 @@ func Sizes(m Module) (Figures, []string) {
 		figures.Funcs = len(lengths)
 		figures.Median, figures.Percentile9 = lengths[len(lengths)/2], lengths[len(lengths)*9/10]
 	}
-	if figures.Median > maxMedian {
-		bad = append(bad, fmt.Sprintf("the median function has %d lines, more than %d", figures.Median, maxMedian))
-	}
 	return figures, bad
 }
 
@@ -87,14 +79,10 @@ func funcSizes(f *File) []Size {
 }
 
 func tooLong(s Size) []string {
-	limit := maxFunc
-	if longFuncs[s.Name] != "" {
-		limit = maxHardFunc
-	}
-	if s.Lines <= limit {
+	if s.Lines <= maxFunc {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: has %d lines, more than %d", s.Name, s.Lines, limit)}
+	return []string{fmt.Sprintf("%s: has %d lines, more than %d", s.Name, s.Lines, maxFunc)}
 }
 
 func longer(a, b Size) Size {
