@@ -103,7 +103,7 @@ func (st *settler) count() (n int) {
 // none is due, or if half of the settlers are busy with such parts: the others are
 // kept for healthy outcomes. Called under st.mu.
 func (st *settler) due(now time.Time) (first *part) {
-	if st.trying >= settlers/2 && !st.closing {
+	if st.trying >= settlers/2 && (!st.closing || len(st.pending) > 0) {
 		return nil
 	}
 	for _, p := range st.aside {
@@ -133,18 +133,16 @@ func (st *settler) nextAside() *part {
 }
 
 // held divides results that met a lock into those that other transactions hold and the others. Only a table that is locked as a whole
-// costs a lock wait: its rows are not loaded for a while, and whole has its error.
-func (st *settler) held(ctx context.Context, results []result) (held, free []result, whole map[int]error) {
+// costs a lock wait. failed has the errors of tables that could not be read; all of their results count as held.
+func (st *settler) held(ctx context.Context, results []result) (held, free []result, failed map[int]error) {
 	ids := make([]tocsin.JobID, len(results))
 	for i, r := range results {
 		ids[i] = r.row.JobID
 	}
 	locks, err := st.server.d.cfg.Store.Locked(ctx, st.server.index, ids)
 	if err != nil {
+		st.server.d.metrics.failed("locked", err)
 		return nil, results, nil // the next write tells what is wrong
-	}
-	for table := range locks.Tables {
-		st.server.avoid(table)
 	}
 	for _, r := range results {
 		if locks.Rows[r.row.JobID] || locks.Tables[r.table()] != nil {
@@ -158,26 +156,29 @@ func (st *settler) held(ctx context.Context, results []result) (held, free []res
 
 // tryAside tries a part: all that nobody else holds together, then row by row if a single row may be the culprit.
 func (st *settler) tryAside(ctx context.Context, p *part) {
-	before, whole, err := len(p.results), error(nil), p.err
-	held, left := []result(nil), p.results
+	before, table, err := len(p.results), p.results[0].table(), p.err
+	held, left, failed := []result(nil), p.results, map[int]error(nil)
 	if p.locked() {
-		var tables map[int]error
-		held, left, tables = st.held(ctx, p.results)
-		if whole = tables[p.results[0].table()]; whole != nil {
-			err = whole
+		if held, left, failed = st.held(ctx, p.results); failed[table] != nil {
+			err = failed[table]
 		}
 	}
 	if len(left) > 0 {
 		var e error
-		if left, e = st.tryTogether(ctx, left); e != nil {
+		switch left, e = st.tryTogether(ctx, left); {
+		case len(held) > 0 && len(left) > 0 && ctx.Err() == nil && mysql.ClassOf(e) != mysql.Contended:
+			st.setAside(left, e) // what is held waits for something else
+			left = nil
+		case e != nil:
 			err = e
 		}
 	}
+	unseen := len(held) == 0 && len(left) == before && before > 1 // a lock that shows in no row, such as one on a gap of an index
 	left = append(left, held...)
 	if _, closing := st.backlog(); closing && len(left) == before {
 		_ = wait.For(ctx, probeLook) // the next try follows at once
 	}
-	st.keepAside(p, left, err, whole != nil)
+	st.keepAside(p, left, err, mysql.ClassOf(err) == mysql.Contended && (unseen || failed[table] != nil))
 }
 
 // tryTogether stores results of one table, and returns those that are left, with the last error.
@@ -228,7 +229,7 @@ func (st *settler) oneByOne(ctx context.Context, results []result) (left []resul
 	return left, err
 }
 
-// keepAside records what is left of a part after a try. shut says that its table is locked as a whole.
+// keepAside records what is left of a part after a try. shut says that no row of its table can be stored.
 func (st *settler) keepAside(p *part, left []result, err error, shut bool) {
 	st.mu.Lock()
 	st.trying--
@@ -247,8 +248,8 @@ func (st *settler) keepAside(p *part, left []result, err error, shut bool) {
 	}
 }
 
-// shutTable notes whether the table of a part is locked as a whole. While it is, new
-// outcomes of the table join the part. Called under st.mu.
+// shutTable notes whether the table of a part is locked so that no row can be stored.
+// While it is, new outcomes of the table join the part. Called under st.mu.
 func (st *settler) shutTable(p *part, shut bool) {
 	table := p.results[0].table()
 	switch other := st.shut[table]; {

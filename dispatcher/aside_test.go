@@ -21,7 +21,8 @@ type sick struct {
 
 	mu      sync.Mutex
 	locked  func(tocsin.JobID) bool
-	shut    int // a table that is locked as a whole; 0: none
+	shut    int  // a table that is locked as a whole; 0: none
+	unseen  bool // locks show in no row
 	refused func(tocsin.JobID) bool
 	calls   [][]tocsin.JobID // that failed
 }
@@ -50,7 +51,7 @@ func (s *sick) Locked(_ context.Context, _ int, ids []tocsin.JobID) (store.Locks
 	locks := store.Locks{Rows: map[tocsin.JobID]bool{}, Tables: map[int]error{}}
 	for _, id := range ids {
 		switch {
-		case s.locked == nil || !s.locked(id):
+		case s.locked == nil || s.unseen || !s.locked(id):
 		case s.shut != 0 && id.Table() == s.shut:
 			locks.Tables[s.shut] = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 		default:
@@ -246,35 +247,42 @@ func TestLockedRowsOfEveryTableDelayNoOtherTask(t *testing.T) {
 // While a table is locked, its outcomes wait apart, later ones included: batches of
 // other tables do not wait for its lock.
 func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
-	withSick(t, func(r *rig, s *sick) {
-		s.shut = 1
-		s.set(func(id tocsin.JobID) bool { return id.Table() == 1 }, nil)
-		var shut, others []tocsin.JobID
-		for range 5 {
-			shut = append(shut, r.add(1, 1, 0))
-		}
-		pass(6 * time.Second)
-		s.failed()
-		for range 20 {
-			for range 10 {
-				shut, others = append(shut, r.add(1, 1, 0)), append(others, r.add(2, 1, 0))
-			}
-			pass(500 * time.Millisecond)
-			if n := r.undone(others); n > 0 {
-				t.Fatalf("%d outcomes beside the locked table are not stored", n)
-			}
-		}
-		for _, ids := range s.failed() {
-			if some(ids, func(id tocsin.JobID) bool { return id.Table() != 1 }) {
-				t.Errorf("a batch of %d outcomes has waited for the locked table", len(ids))
-			}
-		}
-		s.set(nil, nil)
-		pass(5 * time.Second)
-		if n := r.undone(shut); n > 0 || r.Stats().Aside != 0 {
-			t.Errorf("%d are not stored after the lock is gone", n)
-		}
-	})
+	for name, c := range map[string]struct {
+		shut   int
+		unseen bool
+	}{"as a whole": {shut: 1}, "in the gaps of an index": {unseen: true}} {
+		t.Run(name, func(t *testing.T) {
+			withSick(t, func(r *rig, s *sick) {
+				s.shut, s.unseen = c.shut, c.unseen
+				s.set(func(id tocsin.JobID) bool { return id.Table() == 1 }, nil)
+				var shut, others []tocsin.JobID
+				for range 5 {
+					shut = append(shut, r.add(1, 1, 0))
+				}
+				pass(6 * time.Second)
+				s.failed()
+				for range 20 {
+					for range 10 {
+						shut, others = append(shut, r.add(1, 1, 0)), append(others, r.add(2, 1, 0))
+					}
+					pass(500 * time.Millisecond)
+					if n := r.undone(others); n > 0 {
+						t.Fatalf("%d outcomes beside the locked table are not stored", n)
+					}
+				}
+				for _, ids := range s.failed() {
+					if some(ids, func(id tocsin.JobID) bool { return id.Table() != 1 }) {
+						t.Errorf("a batch of %d outcomes has waited for the locked table", len(ids))
+					}
+				}
+				s.set(nil, nil)
+				pass(5 * time.Second)
+				if n := r.undone(shut); n > 0 || r.Stats().Aside != 0 {
+					t.Errorf("%d are not stored after the lock is gone", n)
+				}
+			})
+		})
+	}
 }
 
 // A table that is gone is not searched row by row: its outcomes wait together.

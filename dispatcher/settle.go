@@ -172,10 +172,9 @@ func (st *settler) settle(ctx context.Context, batch []result) {
 		return cmp.Or(cmp.Compare(a.table(), b.table()), cmp.Compare(a.row.JobID, b.row.JobID))
 	})
 	if len(batch) > 1 && mysql.ClassOf(err) == mysql.Contended {
-		held, free, _ := st.held(ctx, batch)
-		if len(held) > 0 {
+		if held, free, failed := st.held(ctx, batch); len(held) > 0 {
 			for _, part := range byTable(held) {
-				st.setAside(part, err)
+				st.setAside(part, cmp.Or(failed[part[0].table()], err))
 			}
 			st.settle(ctx, free)
 			return

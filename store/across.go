@@ -135,6 +135,9 @@ func joined(failed map[int]error, err error) error {
 // nothing behind where it fails. The error is a fault of the server, which ends
 // the work.
 func apart[T any](group []T, do func([]T) error, fail func(T, error)) error {
+	if len(group) == 0 {
+		return nil
+	}
 	err := do(group)
 	if err == nil || !local(err) {
 		return err
