@@ -85,8 +85,10 @@ func (a *API) listTaskRuns(ctx context.Context, c *call, in *runsQuery) (page Ru
 		return page, gone
 	}
 	page, err = a.pageOfRuns(ctx, c, operator.RunsQuery{JobID: id, Limit: in.Limit}, in.Cursor, "runs of "+id.String())
-	if err == nil && gone != nil && len(page.Runs) == 0 && in.Cursor == "" {
-		err = gone
+	if err == nil && gone != nil && len(page.Runs) == 0 { // nothing is said of runs that the caller may not see, not even how many there are
+		if page.NextCursor = ""; in.Cursor == "" {
+			err = gone
+		}
 	}
 	return page, err
 }

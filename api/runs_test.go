@@ -52,6 +52,11 @@ func TestRunsOfATaskArePagedAndOutliveItsRow(t *testing.T) {
 		if got := s.do(get("/tasks/" + none + "/runs?cursor=" + first.NextCursor)); got.status != http.StatusBadRequest {
 			t.Errorf("a cursor of another task: %d %s", got.status, got.text)
 		}
+		theirs := want[api.Runs](s, http.StatusOK, get("/tasks/"+foreign+"/runs?limit=1").by("all"))
+		told := want[api.Runs](s, http.StatusOK, get("/tasks/"+foreign+"/runs?limit=1&cursor="+theirs.NextCursor))
+		if theirs.NextCursor == "" || len(told.Runs) != 0 || told.NextCursor != "" {
+			t.Errorf("a cursor that is not theirs tells of runs: %+v", told)
+		}
 	}
 	check()
 	if runs := want[api.Runs](s, http.StatusOK, get("/tasks/"+none+"/runs")); runs.Runs == nil || len(runs.Runs) > 0 {
