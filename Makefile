@@ -60,7 +60,7 @@ ALONE = ./assign ./cmd/tocsin ./test/chaos ./node
 # The race detector makes tests take four times as long. It runs where the code of a package works side by side. PLAIN are programs
 # and harnesses, whose engines have it in tests of their own, and packages that compute in one goroutine.
 PLAIN = $(filter-out $(RACED), $(filter ./bench% ./cmd/% ./docs ./duequeue ./examples/% ./internal/% ./schedule/firetimes ./test/% ./tocsintest, $(PACKAGES)))
-RACED = ./internal/client ./internal/expiry ./internal/loglimit ./internal/mysql
+RACED = ./internal/client ./internal/loglimit ./internal/mysql
 
 # Searches, for a minute and more: make test runs them at low priority, while other tests wait.
 MODEL = go test -vet=off -timeout 30m $(TESTARGS) ./test/model
@@ -198,8 +198,7 @@ units: ## boot systemd in namespaces of its own, install the units as docs/deplo
 	TOCSIN_TEST_SYSTEMD=1 go test -v -count=1 -timeout 5m -run '^TestTheUnitsWork' $(TESTARGS) ./cmd/tocsin
 
 openapi: ## write api/openapi.yaml, after a change of the HTTP API
-	@mkdir -p bin
-	go run ./api/openapi >bin/openapi.yaml && mv bin/openapi.yaml api/openapi.yaml
+	go test -count=1 -run TestOpenAPIIsThatOfTheCode ./api -update
 
 # Apart from make lint, as it needs npm's registry.
 lint-openapi: ## have Redocly's linter look at api/openapi.yaml

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -11,12 +12,19 @@ import (
 
 const openAPIFile = "openapi.yaml"
 
+var update = flag.Bool("update", false, "write openapi.yaml before it is compared")
+
 func TestOpenAPIIsThatOfTheCode(t *testing.T) {
 	t.Parallel()
 	a := api.New(api.Config{})
 	want, err := a.OpenAPI()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(openAPIFile, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got, err := os.ReadFile(openAPIFile); err != nil || string(got) != string(want) {
 		t.Errorf("%v: openapi.yaml differs from the code: run `make openapi`", err)

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/tocsinhq/tocsin/internal/expiry"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -18,11 +18,11 @@ const certificatesEvery = 5 * time.Second
 // certificates exports when the certificates of the node's connections expire. Without TLS it exports nothing.
 type certificates struct {
 	store   *store.Store
-	etcd    *expiry.First
+	etcd    *mysql.Expiry
 	expires *prometheus.GaugeVec
 }
 
-func newCertificates(s *store.Store, etcd *expiry.First, r prometheus.Registerer) *certificates {
+func newCertificates(s *store.Store, etcd *mysql.Expiry, r prometheus.Registerer) *certificates {
 	return &certificates{store: s, etcd: etcd, expires: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "tocsin", Subsystem: "node", Name: "certificate_expires_timestamp_seconds",
 		Help: "When the first of the certificates expires that connections to a server, or to etcd, use: theirs or the node's. In Unix time, as of the last connection; only with TLS.",

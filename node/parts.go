@@ -12,7 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/history"
-	"github.com/tocsinhq/tocsin/internal/expiry"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/relay"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/schedule"
@@ -28,7 +28,7 @@ type parts struct {
 	started      time.Time
 	store        *store.Store
 	etcd         io.Closer    // nil until dialled
-	expires      expiry.First // of the connection to etcd
+	expires      mysql.Expiry // of the connection to etcd
 	watcher      *biztype.Watcher
 	targets      *targets // nil until the engines are made
 	dispatcher   *dispatcher.Dispatcher

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	driverlib "github.com/go-sql-driver/mysql"
-
-	"github.com/tocsinhq/tocsin/internal/expiry"
 )
 
 // Marker identifies the databases of a server, so that a server that takes writes but holds
@@ -379,7 +377,7 @@ type target struct {
 	addr     string
 	patience time.Duration // of a read
 	driver   driver.Connector
-	expires  *expiry.First // of the certificates, if it uses TLS
+	expires  *Expiry // of the certificates, if it uses TLS
 }
 
 // newTarget prepares connections to one address.
@@ -387,7 +385,7 @@ func newTarget(cfg *driverlib.Config, several bool) (target, error) {
 	if several && strings.HasPrefix(cfg.Net, "tcp") {
 		cfg.DialFunc = dialLinked
 	}
-	expires := &expiry.First{}
+	expires := &Expiry{}
 	cfg.TLS = expires.Watch(cfg.TLS)
 	conn, err := driverlib.NewConnector(cfg)
 	return target{addr: cfg.Addr, patience: cfg.ReadTimeout, driver: conn, expires: expires}, err

@@ -1,5 +1,4 @@
-// Package expiry notes when the certificates of connections expire, so that a metric can warn before they do.
-package expiry
+package mysql
 
 import (
 	"crypto/tls"
@@ -8,12 +7,12 @@ import (
 	"time"
 )
 
-// First is when the first of the certificates that connections use expires: those that the other side showed and the one of
-// this side, as of the last connection. The zero First has seen none. Safe for concurrent use.
-type First struct{ theirs, ours atomic.Int64 } // in Unix time; 0: none seen
+// Expiry is when the first of the certificates that connections use expires: those that the other side showed and the one of
+// this side, as of the last connection. The zero Expiry has seen none. Safe for concurrent use.
+type Expiry struct{ theirs, ours atomic.Int64 } // in Unix time; 0: none seen
 
 // At returns the time; the zero time if no certificate was seen.
-func (f *First) At() time.Time {
+func (f *Expiry) At() time.Time {
 	theirs, ours := f.theirs.Load(), f.ours.Load()
 	if theirs == 0 || ours != 0 && ours < theirs {
 		theirs = ours
@@ -25,7 +24,7 @@ func (f *First) At() time.Time {
 }
 
 // Watch returns a copy of a client's cfg that notes the certificates of each new connection; nil if cfg is nil.
-func (f *First) Watch(cfg *tls.Config) *tls.Config {
+func (f *Expiry) Watch(cfg *tls.Config) *tls.Config {
 	if cfg == nil {
 		return nil
 	}
@@ -51,7 +50,7 @@ func (f *First) Watch(cfg *tls.Config) *tls.Config {
 }
 
 // noteOurs notes the certificate of this side; cert may be nil or empty.
-func (f *First) noteOurs(cert *tls.Certificate) {
+func (f *Expiry) noteOurs(cert *tls.Certificate) {
 	if cert == nil || len(cert.Certificate) == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package expiry_test
+package mysql_test
 
 import (
 	"crypto/tls"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/expiry"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // pair makes a certificate of the authority, and tells when it expires.
@@ -70,7 +70,7 @@ func TestTheFirstCertificateToExpireCounts(t *testing.T) {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { asked++; return &ofClient, nil },
 	}
 
-	var f expiry.First
+	var f mysql.Expiry
 	watched := f.Watch(client)
 	if !f.At().IsZero() {
 		t.Errorf("%s before any connection", f.At())
@@ -90,7 +90,7 @@ func TestTheFirstCertificateToExpireCounts(t *testing.T) {
 func TestACertificateOfThisSideCountsBeforeAConnection(t *testing.T) {
 	t.Parallel()
 	ours, ends := pair(t, devtest.NewAuthority(t), "client")
-	var f expiry.First
+	var f mysql.Expiry
 	if f.Watch(&tls.Config{Certificates: []tls.Certificate{ours}}); f.At().Unix() != ends.Unix() {
 		t.Errorf("expires at %s, want %s", f.At(), ends)
 	}
