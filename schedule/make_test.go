@@ -285,3 +285,29 @@ func TestOneWhoseEndIsPastIsNotActivated(t *testing.T) {
 		}
 	}
 }
+
+func TestMakersAtOnceMakeEachRunOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	made := s.create(every("each.second", "1s"))
+	makers := []*maker{s.maker, s.another(), s.another()}
+	var total sync.Map
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			got, err := makers[i%3].Make(context.Background(), made.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			total.Store(i, got.Runs)
+		})
+	}
+	all.Wait()
+	sum := MaxRuns
+	total.Range(func(_, n any) bool { sum += n.(int); return true })
+	runs := s.runs(made)
+	if len(runs) != sum || sum != 2*MaxRuns {
+		t.Errorf("%d runs, %d were made", len(runs), sum)
+	}
+	once(t, runs)
+}

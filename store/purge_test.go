@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -206,4 +207,51 @@ func TestAPurgeUnderWayHoldsUpNobody(t *testing.T) {
 		t.Errorf("recover: %+v, %v", got, err)
 	}
 	b.add(task{id: id(0, 1000), action: 1000}) // also beside the deleted keys
+}
+
+// A purge must not disturb who lives on the same table, nor the other way round.
+func TestPurgeBesideAddsSettlesAndCancels(t *testing.T) {
+	t.Parallel()
+	b := open(t, tocsin.Layout{Databases: 1, Tables: 1})
+	const rows = 400
+	var tasks []task
+	for i := range rows {
+		tasks = append(tasks, task{id: id(0, i), status: tocsin.Done, action: 1000}, task{id: id(0, rows+i), version: 1})
+	}
+	b.add(tasks...)
+	var w sync.WaitGroup
+	w.Go(func() { // settles
+		for i := range rows {
+			o := Outcome{JobID: id(0, rows+i), Version: 1}
+			if fates, err := b.Settle(t.Context(), 0, []Outcome{o}); err != nil || fates[0] != Stored {
+				t.Errorf("settle: %v, %v", fates, err)
+			}
+		}
+	})
+	w.Go(func() { // adds
+		for i := range rows {
+			b.add(task{id: id(0, 2*rows+i), action: 1000})
+		}
+	})
+	for range 2 { // purges, side by side
+		w.Go(func() {
+			for removed := 1; removed > 0; {
+				page, err := b.Peek(t.Context(), PeekQuery{Status: tocsin.Done, Tables: []int{0}, Types: []uint64{1}, Until: 1000, Limit: 20})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := b.Purge(t.Context(), 0, tocsin.Done, 2000, page.Entries); err != nil {
+					t.Error(err)
+					return
+				}
+				removed = len(page.Entries)
+			}
+		})
+	}
+	w.Wait()
+	var done, pending int
+	if err := b.db.QueryRow("SELECT SUM(status = 2), SUM(status = 0) FROM "+b.layout.Table(0)).Scan(&done, &pending); err != nil || done != rows || pending != rows {
+		t.Errorf("%d done, %d pending, %v; want %d each", done, pending, err, rows)
+	}
 }
