@@ -52,7 +52,7 @@ func (b BizType[T]) Policy() (Policy, bool) {
 	return *b.policy, true
 }
 
-// Name gives the name.
+// Name returns the name by which policies and tasks refer to the type.
 func (b BizType[T]) Name() string { return b.name }
 
 // Version returns the biz type with the version of its payload, from 1 on; 0: none.

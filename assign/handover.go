@@ -42,7 +42,7 @@ func (s *session) inTurn(tables []int) []int {
 	return tables
 }
 
-// giveBack drops tables and deletes their keys, at once where the holder has not the table.
+// giveBack asks the holder to drop the tables that it has, and deletes the keys of the others at once.
 func (s *session) giveBack(ctx context.Context, tables map[int]int64) error {
 	var held []int
 	for table, rev := range tables {

@@ -286,7 +286,7 @@ func (l *lateness) burstResult() *Burst {
 	}
 }
 
-// String is the result for people.
+// String formats the result for a terminal.
 func (r LatenessResult) String() string {
 	var l lines
 	l.line("delivered", "%d tasks, added at %.0f a second for %.1f s", r.Delivered, r.AddedRate, r.Seconds)

@@ -61,7 +61,7 @@ SET status = {status},
 WHERE job_id IN (?)
     AND (status = 1 OR status = 0 AND action_time <= ?)`
 
-// selectUnmarked finds the dead tasks of one table that no restore has marked. A range of idx_due and the rows.
+// selectUnmarked finds the dead tasks of one table that no restore has marked: it reads the dead part of idx_due, and then each row.
 const selectUnmarked = `SELECT /* tocsin ddl restore */
     job_id
 FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)

@@ -342,7 +342,7 @@ func (k *kind) charge(rows int) {
 	k.limiter.ReserveN(time.Now(), rows-1-unused)
 }
 
-// notStarted gives back to the rate what it allowed for rows that did not start.
+// notStarted returns the rate's allowance for rows that did not start.
 func (k *kind) notStarted(rows int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

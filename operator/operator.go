@@ -1,5 +1,5 @@
-// Package operator has what people do with a running cluster, and ask of it. The command tocsin and the HTTP API use it, and other
-// programs may too.
+// Package operator implements what people do with a running cluster and what they ask about it. The command tocsin and the HTTP API
+// use it, and other programs may too.
 //
 //	Operator --> every server at once --> 64 tables together --> a page of each: find, count, redrive and bury tasks, pause biz types
 //

@@ -113,7 +113,7 @@ type nodeSample struct {
 	Groups    map[string]int // biz types of other groups that are not paused
 }
 
-// serverSample is what a node exported of one MySQL server.
+// serverSample is what a node exported about one MySQL server.
 type serverSample struct {
 	Away    bool          // it did not answer this node
 	Waiting time.Duration // how long the oldest statement has waited for an answer

@@ -150,5 +150,5 @@ func Split(table string) (database, name string) {
 // QuotedPostgreSQL writes a valid name as an identifier of PostgreSQL.
 func QuotedPostgreSQL(table string) string { return `"` + strings.ReplaceAll(table, ".", `"."`) + `"` }
 
-// Quoted writes a valid name as an identifier of MySQL.
+// Quoted returns a valid table name in MySQL's quotes.
 func Quoted(table string) string { return "`" + strings.ReplaceAll(table, ".", "`.`") + "`" }

@@ -40,8 +40,8 @@ func (l *lane) park(row outbox.Row, known ids) {
 // made is when a row was made, by this process's clock.
 func made(row outbox.Row) time.Time { return row.Read.Add(-row.Age) }
 
-// next takes the rows to move together off the queue. For each biz_id it takes either adds only or one other row, so that
-// the order of a biz_id is kept in whatever order the rows are stored.
+// next takes the rows to move together off the queue. For each biz_id these are any number of adds, or a single other row: so
+// they may be stored in any order.
 func (l *lane) next() []outbox.Row {
 	n := min(len(l.queue), flightRows)
 	ops := make(map[uint64]string, n) // of each biz_id, what is taken first

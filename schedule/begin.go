@@ -157,7 +157,7 @@ SET action_time = ?, gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id = ? AND status = 0 AND action_time > ?`
 )
 
-// read reads the run, those in delivery, and those that are open, in one round trip, and further pages if there are many.
+// read reads the run, and the claimed and open runs of its schedule, in one round trip unless there are many.
 func (b *beginning) read(ctx context.Context) error {
 	if b.row == nil {
 		return b.sets(ctx, readMe, []any{uint64(b.asked.JobID)}, b.scanMe)

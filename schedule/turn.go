@@ -19,7 +19,7 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// RunsConfig says who is told what Runs decides.
+// RunsConfig is where Runs reports what it decides.
 type RunsConfig struct {
 	Missed     func(MissedRun)       // called for each run that is missed and each schedule that is paused, concurrently, must be quick; nil: not called
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()

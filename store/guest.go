@@ -73,7 +73,7 @@ func (s *Store) Databases(server, version int) []int {
 }
 
 // Gather asks databases of one server one question, all in one round trip. {database} in the query is the name of each,
-// and args are the parameters for each. What other databases answered stands beside the error of one.
+// and args are the parameters for each. If one fails, the answers of the others are returned with the error.
 func Gather[T any](ctx context.Context, s *Store, server int, databases []int, name, query string, scan func(*sql.Rows) (T, error), args ...any) ([]T, error) {
 	sv := s.servers[server]
 	text := func(b []byte, database int) []byte {

@@ -84,8 +84,8 @@ LIMIT {limit})`)
 // now asks for the server's clock, cut to the microsecond.
 var now = prepare(`SELECT /* tocsin clock */ UTC_TIMESTAMP(6)`)
 
-// fence reads who took the tables of one database last, and holds that until
-// the transaction ends. Its argument is the group.
+// fence reads who took the tables of one database last, and locks these rows, shared,
+// until the transaction ends. Its argument is the group.
 var fence = prepare(`
 SELECT /* tocsin fence */
     table_no,

@@ -33,7 +33,7 @@ const (
 	sickFor      = time.Minute           // a server that was sick so shortly before is to blame for a sweep that is cut off
 )
 
-// Tables is what a sweep reads and gives back, as *store.Store does.
+// Tables reads overdue tasks and recovers claims that have run out, as *store.Store does.
 type Tables interface {
 	Servers() []string         // names, by index
 	TablesOf(server int) []int // table numbers

@@ -61,7 +61,7 @@ func (p *outboxPart) ledger(ctx context.Context, server, database int, kept func
 	})
 }
 
-// lookFor looks for the tasks of rows of the ledger.
+// lookFor checks that the tasks of rows of the ledger are there, and counts those that are not.
 func (p *outboxPart) lookFor(ctx context.Context, server, database int, rows []store.Relayed, kept func(store.Relayed) bool) error {
 	ids, byID := make([]tocsin.JobID, len(rows)), make(map[tocsin.JobID]store.Relayed, len(rows))
 	for i, r := range rows {

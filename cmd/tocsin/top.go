@@ -78,7 +78,7 @@ func (a *app) top(ctx context.Context, f topFlags) error {
 	return w.live(ctx)
 }
 
-// watch shows what a Watch sees.
+// watch is the command top: it prints the samples of an operator.Watch.
 type watch struct {
 	*app
 	operator.Watch

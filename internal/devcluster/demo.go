@@ -22,7 +22,7 @@ var (
 	InvoicePrint = tocsin.Define[Order]("invoice.print") // no node has its handler
 )
 
-// demoAlarms delivers the alarms of a demo, to its receiver.
+// demoAlarms is the biz type that brings a demo's alarms to its receiver.
 const demoAlarms = "ops.alarm"
 
 // demoBizIDs is the first biz_id of a demo, above those of samples.

@@ -124,8 +124,8 @@ func (s *server) launch(ctx context.Context) error {
 	return nil
 }
 
-// command returns a call of the server or of a program that makes its data. It inherits the folder's lock: the folder is in
-// use until all of them have ended.
+// command returns the command that runs the server, or a program that makes its data. The process inherits the folder's lock: the
+// folder is in use until all of them have ended.
 func (s *server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = s.folder.path, s.env, s.attr
