@@ -66,7 +66,7 @@ RACED = ./internal/client ./internal/loglimit ./internal/mysql
 MODEL = go test -vet=off -timeout 30m $(TESTARGS) ./test/model
 
 # Servers of tests write gigabytes that nobody keeps, and etcd waits for the disk at each write: they work in memory if there is much.
-TEMP = $(or $(TMPDIR),$(shell scripts/memory.sh),/tmp)
+TEMP := $(or $(TMPDIR),$(shell scripts/memory.sh),/tmp)
 test test-sql: export TMPDIR = $(TEMP)
 
 # go vet is left to make lint.
