@@ -168,7 +168,7 @@ func (c *check) between(key string, d Duration, low, high time.Duration) {
 //	    number: 1
 //	    group: orders
 //
-// and validates them. file stands in the messages, each of which is one line
+// and validates them. Each message names file, and is one line
 // with its place: configs/biz.yaml:12: unknown key "tmeout".
 func Parse(text []byte, file string) ([]Policy, error) {
 	f, err := yamlfile.Parse(text, file)

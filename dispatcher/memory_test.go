@@ -367,7 +367,7 @@ func onServers(servers int) func(*Config) {
 	}
 }
 
-// inBatches delivers to a target that takes so many tasks at once.
+// inBatches delivers to a target that takes several tasks at once.
 func inBatches(sink Sink, size int) func(*Config) {
 	return func(c *Config) {
 		c.Target = func(biztype.Policy) (Target, bool) { return Target{Sink: sink, Batch: size}, true }

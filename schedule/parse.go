@@ -14,7 +14,7 @@ import (
 //	    cron: 0 4 * * *
 //	    zone: Europe/Berlin
 //
-// and validates them. file stands in the messages, each of which is one line with its place:
+// and validates them. Each message is one line, with file and the place:
 // configs/schedules.yaml:4: unknown key "corn".
 func Parse(text []byte, file string) ([]Definition, error) {
 	f, err := yamlfile.Parse(text, file)

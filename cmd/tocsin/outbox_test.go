@@ -56,7 +56,7 @@ func TestAnOutboxAndTheRowsThatWereSetAside(t *testing.T) {
 	}
 }
 
-// setsAside runs a relay of an outbox with three rows, of which two can't be moved.
+// setsAside runs a relay of an outbox with three rows. Two of them can't be moved.
 func (s *site) setsAside() {
 	s.t.Helper()
 	relay := s.serveBy(command(s.t.Context(), s.dir, "relay"), "relay")

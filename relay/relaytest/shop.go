@@ -181,7 +181,7 @@ func (s *Shop) Want(bizID uint64, tasks string) {
 	s.Await(fmt.Sprintf("tasks of %d: %s", bizID, tasks), func() bool { return s.Tasks(bizID) == tasks })
 }
 
-// Rows waits until the outbox has so many rows.
+// Rows waits until the outbox has n rows.
 func (s *Shop) Rows(n int) {
 	s.TB.Helper()
 	s.Await(fmt.Sprintf("%d rows in the outbox", n), func() bool { return s.Number("SELECT COUNT(*) FROM {outbox}") == n })

@@ -115,7 +115,7 @@ func (v verdict) at(t task) place {
 	return at
 }
 
-// fate checks how a task ended, but for why it was cancelled, and its deliveries.
+// fate checks how a task ended, and its deliveries; not why it was cancelled.
 func (v verdict) fate(t task) {
 	v.report.count(lineFinal, t.row.Status.String())
 	well := func(d delivery) bool { return d.OK && d.Version == t.row.Version }

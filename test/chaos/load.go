@@ -40,7 +40,7 @@ func atRate(ctx context.Context, rate float64, do func(n int)) {
 // lanes are what a load does side by side, by server.
 type lanes []*errgroup.Group
 
-// newLanes makes n lanes, each of which does at most limit things at once.
+// newLanes makes n lanes. Each does at most limit things at once.
 func newLanes(n, limit int) (all lanes) {
 	for range n {
 		lane := new(errgroup.Group)

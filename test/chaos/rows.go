@@ -60,7 +60,7 @@ func (s *Site) open(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// readAll returns all rows of a query; server names who is asked, in an error.
+// readAll returns all rows of a query. An error names server.
 func readAll[T any](ctx context.Context, db *sql.DB, server, query string, args ...any) (all []T, err error) {
 	if err := sqlx.NewDb(db, "mysql").SelectContext(ctx, &all, query, args...); err != nil {
 		return nil, fmt.Errorf("%s: %w", server, err)

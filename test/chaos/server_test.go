@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// busy is a load of all kinds of tasks, some of which are changed or fail.
+// busy is a load of tasks of all kinds. Some are changed, some fail.
 func busy(rate int) Load { return Load{Rate: rate, Changes: 0.12, Fails: true, Work: 100} }
 
 // TestServerDiesAndComesBack: kill -9 of MariaDB while deliveries are in hand.
