@@ -253,8 +253,9 @@ func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
 		})
 		r.SetPolicies(policies)
 		for i := range 2 {
-			id := r.add(i, 1, -time.Second)
-			want[id] = r.store.row(id).Action
+			id := r.insert(i, 1, -time.Second)
+			want[id] = r.store.row(id).Action // read before it is offered, and so before a claim can move it
+			r.offer(id)
 		}
 		pass(300 * time.Millisecond) // one is in delivery, and one waits for the slot
 		for id := range want {
