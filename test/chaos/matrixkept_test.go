@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// stableFor is how long nothing may be written before a database counts as closed.
-const stableFor = time.Second
+// stableFor is how long nothing may be written before a database counts as closed: longer than the 2 s after which a node reads the
+// layout rows again. A doorbell that says so earlier tells of one connection only.
+const stableFor = 2500 * time.Millisecond
 
 // closing tells which databases take no write while a fault lasts.
 type closing int
