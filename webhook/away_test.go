@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,38 +51,48 @@ func TestACallbackTellsWhetherItReachedItsReceiver(t *testing.T) {
 	_ = closed.Close()
 	self := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(self.Close)
+	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("an address was called that is not allowed") }))
+	t.Cleanup(private.Close)
 	for name, c := range map[string]struct {
 		url   string
 		allow []string
 		want  bool
+		cause string
+		text  string // part of the error
 	}{
-		"a refused connection":             {"http://" + closed.Addr().String(), loopback, true},
-		"a name that nobody has":           {"http://nobody.invalid", loopback, true},
-		"a certificate that is not known":  {self.URL, loopback, true},
-		"no TLS":                           {"https://" + listen(t, func(c net.Conn) { _ = c.Close() }), loopback, true},
-		"a TLS handshake without an end":   {"https://" + refusing, loopback, true},
-		"an address that is not allowed":   {"http://" + closed.Addr().String(), nil, false},
-		"a connection that closes at once": {"http://" + listen(t, func(c net.Conn) { _ = c.Close() }), loopback, false},
-		"no answer":                        {"http://" + refusing, loopback, false},
+		"a refused connection":             {"http://" + closed.Addr().String(), loopback, true, unreachable, ""},
+		"a name that nobody has":           {"http://nobody.invalid", loopback, true, unreachable, ""},
+		"a certificate that is not known":  {self.URL, loopback, true, unreachable, ""},
+		"no TLS":                           {"https://" + listen(t, func(c net.Conn) { _ = c.Close() }), loopback, true, unreachable, ""},
+		"a TLS handshake without an end":   {"https://" + refusing, loopback, true, unreachable, ""},
+		"an address that is not allowed":   {private.URL, []string{"10.0.0.0/8"}, false, "refused_address", "prohibited"},
+		"a connection that closes at once": {"http://" + listen(t, func(c net.Conn) { _ = c.Close() }), loopback, false, unreachable, ""},
+		"no answer":                        {"http://" + refusing, loopback, false, unreachable, "callback: no answer in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := NewSink(SinkConfig{URL: c.url, Allow: c.allow, Timeout: 10 * time.Second})
-			if err != nil {
-				t.Fatal(err)
+			s := openSink(t, SinkConfig{URL: c.url + "/hook?token=secret", Allow: c.allow, Timeout: 10 * time.Second})
+			late := name == "no answer"
+			within := 10 * time.Second
+			if late {
+				within = 3 * time.Second // enough to connect
 			}
-			defer s.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
-			err = s.Deliver(ctx, []tocsin.Info{nth(1)})[0]
+			err := s.Deliver(ctx, []tocsin.Info{nth(1)})[0]
 			if err == nil || notReached(err) != c.want {
 				t.Errorf("it did not reach the receiver: %v, by %v", notReached(err), err)
 			}
-			if !c.want {
-				return
+			verb, in, reason := tocsin.AsOutcome(err)
+			if verb != tocsin.Retried || in != -1 || !strings.Contains(reason, c.text) || strings.Contains(reason, "token") {
+				t.Errorf("%s in %s, %q", verb, in, reason)
 			}
-			if ctx.Err() != nil {
-				t.Errorf("it came too late, at the end of the delivery: %v", err)
+			var told interface{ FailureCause() string }
+			if !errors.As(err, &told) || told.FailureCause() != c.cause {
+				t.Errorf("got %v (%T), want the cause %s", err, err, c.cause)
+			}
+			if late && !errors.Is(err, context.DeadlineExceeded) || late != (ctx.Err() != nil) { // the dispatcher counts the one as a time-out
+				t.Errorf("it came at the end of the delivery: %t, by %v", ctx.Err() != nil, err)
 			}
 		})
 	}
@@ -98,11 +109,7 @@ func TestARequestOnAKeptConnectionThatBreaksMayHaveArrived(t *testing.T) {
 		}
 		last = true
 	}))
-	s, err := NewSink(SinkConfig{URL: receiver.URL, Allow: loopback})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openSink(t, SinkConfig{URL: receiver.URL, Allow: loopback})
 	deliver := func() error { return s.Deliver(t.Context(), []tocsin.Info{nth(1)})[0] }
 	if err := deliver(); err != nil {
 		t.Fatal(err)
@@ -121,42 +128,8 @@ func TestACallbackThatIsCalledOffSaysNothingOfItsReceiver(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	address := listen(t, func(net.Conn) { cancel() }) // in the handshake
-	s, err := NewSink(SinkConfig{URL: "https://" + address, Allow: loopback})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openSink(t, SinkConfig{URL: "https://" + address, Allow: loopback})
 	if err := s.Deliver(ctx, []tocsin.Info{nth(1)})[0]; !errors.Is(err, context.Canceled) || notReached(err) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestAReceiverTellsHowLongItWantsToRest(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		status int
-		after  string
-		want   time.Duration
-	}{
-		"too many requests":        {429, "5", 5 * time.Second},
-		"unavailable":              {503, "5", 5 * time.Second},
-		"unavailable, not told":    {503, "", 0},
-		"a failure of this task":   {500, "5", 0},
-		"a time-out of this task":  {408, "5", 0},
-		"unavailable, but at once": {503, "0", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := post(t, func(w http.ResponseWriter, _ *http.Request) {
-				if c.after != "" {
-					w.Header().Set("Retry-After", c.after)
-				}
-				w.WriteHeader(c.status)
-			}, SinkConfig{Allow: loopback})
-			var told interface{ RestFor() time.Duration }
-			if !errors.As(err, &told) || told.RestFor() != c.want {
-				t.Errorf("got %v, want %s", err, c.want)
-			}
-		})
 	}
 }

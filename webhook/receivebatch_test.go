@@ -16,17 +16,12 @@ import (
 // deliverBatch sends tasks in one callback, as a node does, with the payloads.
 func deliverBatch(t *testing.T, url string, secrets []string, payloads ...string) []error {
 	t.Helper()
-	s, err := NewSink(SinkConfig{URL: url, Node: "node-a", Secrets: secrets, Allow: loopback, Batch: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
 	var tasks []tocsin.Info
 	for i, payload := range payloads {
 		tasks = append(tasks, task(payload))
 		tasks[i].JobID += tocsin.JobID(i)
 	}
-	return s.Deliver(t.Context(), tasks)
+	return openSink(t, SinkConfig{URL: url, Node: "node-a", Secrets: secrets, Allow: loopback, Batch: 1000}).Deliver(t.Context(), tasks)
 }
 
 // receiveBatch serves a Receiver of batches.

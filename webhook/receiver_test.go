@@ -39,36 +39,61 @@ func receive(t *testing.T, cfg Config, handle func(context.Context, Task) error)
 // deliver sends a callback as a node does.
 func deliver(t *testing.T, url string, secrets []string, payload string) error {
 	t.Helper()
-	s, err := NewSink(SinkConfig{URL: url, Node: "node-a", Secrets: secrets, Allow: loopback})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	return s.Deliver(t.Context(), []tocsin.Info{task(payload)})[0]
+	return deliverTask(t, url, secrets, task(payload))
+}
+
+func deliverTask(t *testing.T, url string, secrets []string, task tocsin.Info) error {
+	t.Helper()
+	return openSink(t, SinkConfig{URL: url, Node: "node-a", Secrets: secrets, Allow: loopback}).Deliver(t.Context(), []tocsin.Info{task})[0]
 }
 
 func TestAReceiverGetsTheTaskThatANodeSends(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ has, signs []string }{
-		"one secret":              {[]string{secretA}, []string{secretA}},
-		"a new secret, sent too":  {[]string{secretB}, []string{secretA, secretB}},
-		"an old secret as well":   {[]string{secretA, secretB}, []string{secretB}},
-		"a secret without whsec_": {[]string{strings.TrimPrefix(secretA, "whsec_")}, []string{secretA}},
-		"unsigned":                {nil, nil},
+	one, fire := []string{secretA}, time.Date(2026, 11, 22, 4, 0, 0, 5e6, time.UTC)
+	for name, c := range map[string]struct {
+		has, signs []string
+		more       tocsin.Info // headers, key, schedule and fire time
+	}{
+		"one secret":              {one, one, tocsin.Info{}},
+		"a new secret, sent too":  {[]string{secretB}, []string{secretA, secretB}, tocsin.Info{}},
+		"an old secret as well":   {[]string{secretA, secretB}, []string{secretB}, tocsin.Info{}},
+		"a secret without whsec_": {[]string{strings.TrimPrefix(secretA, "whsec_")}, one, tocsin.Info{}},
+		"unsigned":                {nil, nil, tocsin.Info{}},
+		"headers and a key":       {one, one, tocsin.Info{Headers: `{"tenant":"<ü>","traceparent":"00-1"}`, BizKey: "ord_1"}},
+		"a run for a time":        {one, one, tocsin.Info{Schedule: "report.daily", FireTime: fire}},
+		"a run by hand":           {one, one, tocsin.Info{Schedule: "report.daily"}},
 	} {
 		var got Task
 		url := receive(t, Config{Secrets: c.has, Unsigned: c.has == nil}, func(_ context.Context, task Task) error {
 			got = task
 			return nil
 		})
-		text := `{"text":"half price \"today\" <é>"}`
-		if err := deliver(t, url, c.signs, text); err != nil {
+		info := task(`{"text":"half price \"today\" <é>"}`)
+		info.Headers, info.BizKey, info.Schedule, info.FireTime = c.more.Headers, c.more.BizKey, c.more.Schedule, c.more.FireTime
+		if err := deliverTask(t, url, c.signs, info); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		want := Task{Key: fmt.Sprintf("%d.3", uint64(1<<40+7)), JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempt: 3, Payload: text, PayloadVersion: 2, Node: "node-a"}
+		want := Task{
+			Key: fmt.Sprintf("%d.3", uint64(1<<40+7)), JobID: 1<<40 + 7, BizID: 1<<63 + 1, BizType: "coupon.remind", ActionTime: due.Add(time.Minute), DueTime: due, Attempt: 3,
+			Payload: info.Payload, PayloadVersion: 2, Node: "node-a", Headers: info.Headers, BizKey: info.BizKey, Schedule: info.Schedule, FireTime: info.FireTime,
+		}
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
+	}
+}
+
+// Plain SQL may have stored anything as headers.
+func TestHeadersThatAreNoneAreNotSent(t *testing.T) {
+	t.Parallel()
+	url := receive(t, Config{Unsigned: true}, func(_ context.Context, task Task) error {
+		t.Errorf("%+v was sent", task)
+		return nil
+	})
+	info := task("x")
+	info.Headers = `{"tenant":7}`
+	if verb, _, reason := tocsin.AsOutcome(deliverTask(t, url, nil, info)); verb != tocsin.Retried || !strings.Contains(reason, "headers are not a JSON object of texts") {
+		t.Errorf("%s, %q", verb, reason)
 	}
 }
 
