@@ -65,22 +65,16 @@ func (s *Sink) postBatch(ctx context.Context, tasks []tocsin.Info, at []int, all
 		if err != nil {
 			continue
 		}
-		r, found := results[tasks[i].Key()]
-		if !found {
-			errs[i] = missing(len(results), unread)
-			continue
+		switch r, found := results[tasks[i].Key()]; {
+		case found:
+			errs[i] = r.verdict()
+			keep(ctx, tasks[i], r.Text, errs[i])
+		case unread != nil:
+			errs[i] = fmt.Errorf("callback answered no result for the task; one can't be read: %w", unread)
+		default:
+			errs[i] = fmt.Errorf("callback answered no result for the task, and %d for others", len(results))
 		}
-		errs[i] = r.verdict()
-		keep(ctx, tasks[i], r.Text, errs[i])
 	}
-}
-
-// missing is the failure of a task that has no result.
-func missing(results int, unread error) error {
-	if unread != nil {
-		return fmt.Errorf("callback answered no result for the task; one can't be read: %w", unread)
-	}
-	return fmt.Errorf("callback answered no result for the task, and %d for others", results)
 }
 
 // readResults reads the answer to a batch. Where one task has two results, neither counts. An entry that can't be read, the

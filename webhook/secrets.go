@@ -15,23 +15,18 @@ import (
 // leastKey is how many bytes a key must have, as Standard Webhooks demands.
 const leastKey = 24
 
-// parseSecret returns what signs and verifies with a secret. A short key, even more the
+// parseSecrets returns what signs and verifies with each secret. A short key, even more the
 // empty one of a bare whsec_, is refused: anybody could guess it. Errors never quote the secret.
-func parseSecret(secret string) (*standard.Webhook, error) {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-	switch {
-	case err != nil:
-		return nil, errors.New("want whsec_ and base64")
-	case len(key) < leastKey:
-		return nil, fmt.Errorf("its key has %d bytes, fewer than %d: make one with `openssl rand -base64 32`, and put whsec_ before it", len(key), leastKey)
-	}
-	return standard.NewWebhookRaw(key)
-}
-
-// parseSecrets parses each.
 func parseSecrets(secrets []string) (all []*standard.Webhook, err error) {
 	for i, secret := range secrets {
-		w, err := parseSecret(secret)
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("webhook secret %d: want whsec_ and base64", i+1)
+		case len(key) < leastKey:
+			return nil, fmt.Errorf("webhook secret %d: its key has %d bytes, fewer than %d: make one with `openssl rand -base64 32`, and put whsec_ before it", i+1, len(key), leastKey)
+		}
+		w, err := standard.NewWebhookRaw(key)
 		if err != nil {
 			return nil, fmt.Errorf("webhook secret %d: %w", i+1, err)
 		}

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -60,8 +64,12 @@ func NewSink(cfg SinkConfig) (*Sink, error) {
 	if cfg.Conns <= 0 {
 		cfg.Conns = defaults.Concurrency
 	}
-	if err := cfg.validate(); err != nil {
-		return nil, err
+	u, err := url.Parse(cfg.URL)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("webhook: want an absolute http or https URL")
+	case len(cfg.Secrets) > maxSecrets:
+		return nil, fmt.Errorf("webhook: %d secrets, more than %d", len(cfg.Secrets), maxSecrets)
 	}
 	sign, err := parseSecrets(cfg.Secrets)
 	if err != nil {
@@ -69,17 +77,6 @@ func NewSink(cfg SinkConfig) (*Sink, error) {
 	}
 	client, err := newClient(cfg)
 	return &Sink{cfg: cfg, sign: sign, client: client}, err
-}
-
-func (c SinkConfig) validate() error {
-	u, err := url.Parse(c.URL)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("webhook: want an absolute http or https URL")
-	case len(c.Secrets) > maxSecrets:
-		return fmt.Errorf("webhook: %d secrets, more than %d", len(c.Secrets), maxSecrets)
-	}
-	return nil
 }
 
 // FromPolicy makes the sink of a webhook policy. secret gives the values of the
@@ -247,4 +244,85 @@ func (u unanswered) FailureCause() string {
 		}
 	}
 	return unreachable
+}
+
+const (
+	dialTimeout = 5 * time.Second // at most
+	idleTimeout = 90 * time.Second
+	pingAfter   = 10 * time.Second // of silence on an HTTP/2 connection: a dead one must not take the next callbacks too
+)
+
+// newClient follows no redirect, uses no proxy, and dials only what the guard
+// lets pass. The guard sees the address that is dialled, after the look-up, so
+// a name that resolves to a private address is refused too.
+func newClient(cfg SinkConfig) (*http.Client, error) {
+	guard, err := newGuard(cfg.Allow)
+	if err != nil {
+		return nil, err
+	}
+	connect := min(dialTimeout, cfg.Timeout/3) // so that a receiver that can't be reached shows before the delivery times out
+	dialer := &net.Dialer{Timeout: connect, Control: guard.Safe}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         dialer.DialContext,
+			TLSHandshakeTimeout: connect,
+			ForceAttemptHTTP2:   true,
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialTimeout},
+			MaxIdleConns:        cfg.Conns,
+			MaxIdleConnsPerHost: cfg.Conns,
+			IdleConnTimeout:     idleTimeout,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// newGuard allows public addresses on any port, and the named networks.
+func newGuard(allow []string) (*ssrf.Guardian, error) {
+	var v4, v6 []netip.Prefix
+	for _, text := range allow {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("webhook: allowed network %q: want a CIDR such as 10.0.0.0/8", text)
+		}
+		if prefix.Addr().Is4() {
+			v4 = append(v4, prefix)
+		} else {
+			v6 = append(v6, prefix)
+		}
+	}
+	return ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...)), nil
+}
+
+// The headers of W3C Trace Context, in a task's headers and in a request.
+const (
+	traceParent = "traceparent"
+	traceState  = "tracestate"
+)
+
+// What of a task's own context is passed on: others than tracers may have written it.
+var (
+	parentForm = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+	stateForm  = regexp.MustCompile(`^[ -~]{1,512}$`)
+)
+
+type headersKey struct{}
+
+// WithHeaders returns a context under which Deliver sends these headers too. Those that
+// every callback has, such as its signature, stay as they are.
+func WithHeaders(ctx context.Context, h http.Header) context.Context {
+	return context.WithValue(ctx, headersKey{}, h)
+}
+
+// trace sets the headers of WithHeaders. Unless traceparent is among them, it sets the
+// trace context with which the task was added, if it has one.
+func trace(req *http.Request, stored map[string]string) {
+	given, _ := req.Context().Value(headersKey{}).(http.Header)
+	maps.Copy(req.Header, given)
+	if req.Header.Get(traceParent) != "" || !parentForm.MatchString(stored[traceParent]) {
+		return
+	}
+	req.Header.Set(traceParent, stored[traceParent])
+	if state := stored[traceState]; stateForm.MatchString(state) {
+		req.Header.Set(traceState, state)
+	}
 }

@@ -18,13 +18,14 @@ func verdict(answer *http.Response, text []byte, now time.Time) error {
 	if answer.StatusCode/100 == 2 {
 		return nil
 	}
-	failed := answered{status: answer.StatusCode, summary: summary(answer.StatusCode, text)}
+	status := answer.StatusCode
+	failed := answered{status: status, summary: said(fmt.Sprintf("callback answered %d %s", status, http.StatusText(status)), text)}
 	switch {
-	case answer.StatusCode == http.StatusGone:
+	case status == http.StatusGone:
 		return tocsin.Bury(failed)
-	case mayComeBack(answer.StatusCode):
+	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status/100 == 5: // "later" rather than "no"
 		if wait, ok := retryAfter(answer.Header.Get("Retry-After"), now); ok {
-			if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
+			if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 				failed.rest = wait
 			}
 			return tocsin.RetryIn(wait, failed)
@@ -51,16 +52,6 @@ func (a answered) FailureCause() string {
 		return "status_5xx"
 	}
 	return "status_4xx"
-}
-
-// mayComeBack reports whether the status says "later" rather than "no".
-func mayComeBack(status int) bool {
-	return status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status/100 == 5
-}
-
-// summary is the status and the beginning of the answer.
-func summary(status int, text []byte) string {
-	return said(fmt.Sprintf("callback answered %d %s", status, http.StatusText(status)), text)
 }
 
 // said adds the beginning of what a receiver said.
