@@ -56,47 +56,59 @@ func complaints(checks []Check) []string {
 	return all
 }
 
+var bothWell = ward{0: {}, 1: {}}
+
+// identityOf is what etcd says of the databases' identity.
+func identityOf(id string, refused error) func(*patient) {
+	return func(p *patient) { p.identity = func(context.Context) (string, error) { return id, refused } }
+}
+
+var examinations = map[string]struct {
+	ward  ward
+	spoil func(*patient)
+	want  []string
+}{
+	"a healthy cluster has no complaint": {ward: bothWell},
+	"a server that is down fails alone": {
+		ward: ward{0: {facts: errors.New("refused")}, 1: {}},
+		want: []string{"fail server db1: reachable: refused"},
+	},
+	"a server that never answers fails after the time-out": {
+		ward: ward{1: {}},
+		want: []string{"fail server db1: reachable: context deadline exceeded"},
+	},
+	"a foreign layout": {
+		ward: ward{0: {}, 1: {check: errors.New("8x16, not 8x1024")}},
+		want: []string{"fail server db2: layout: 8x16, not 8x1024"},
+	},
+	"no biz types, no etcd in the config": {
+		ward: bothWell,
+		spoil: func(p *patient) {
+			p.types = func(context.Context) ([]biztype.Policy, error) { return nil, nil }
+			p.etcd = nil
+		},
+		want: []string{
+			"warn biz types: stored: none, so no task can be added",
+			"warn etcd: health: the config names no endpoints: nodes can't run, sweepers can",
+		},
+	},
+	"one identity": {ward: bothWell, spoil: identityOf("x", nil)},
+	"no identity": {ward: bothWell, spoil: identityOf("", nil), want: []string{
+		"warn etcd: identity: no database that answers has one, so nodes of another cluster with the same id are not kept out"}},
+	"another cluster's identity": {ward: bothWell, spoil: identityOf("x", errors.New("foreign")), want: []string{"fail etcd: identity: foreign"}},
+	"biz types and etcd that can't be read": {
+		ward: bothWell,
+		spoil: func(p *patient) {
+			p.types = func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("no table") }
+			p.etcd = func(ctx context.Context) (string, error) { <-ctx.Done(); return "", errors.New("silence") }
+		},
+		want: []string{"fail biz types: stored: no table", "fail etcd: health: silence"},
+	},
+}
+
 func TestExamine(t *testing.T) {
 	t.Parallel()
-	healthy := ward{0: {}, 1: {}}
-	for name, c := range map[string]struct {
-		ward  ward
-		spoil func(*patient)
-		want  []string
-	}{
-		"a healthy cluster has no complaint": {ward: healthy},
-		"a server that is down fails alone": {
-			ward: ward{0: {facts: errors.New("refused")}, 1: {}},
-			want: []string{"fail server db1: reachable: refused"},
-		},
-		"a server that never answers fails after the time-out": {
-			ward: ward{1: {}},
-			want: []string{"fail server db1: reachable: context deadline exceeded"},
-		},
-		"a foreign layout": {
-			ward: ward{0: {}, 1: {check: errors.New("8x16, not 8x1024")}},
-			want: []string{"fail server db2: layout: 8x16, not 8x1024"},
-		},
-		"no biz types, no etcd in the config": {
-			ward: healthy,
-			spoil: func(p *patient) {
-				p.types = func(context.Context) ([]biztype.Policy, error) { return nil, nil }
-				p.etcd = nil
-			},
-			want: []string{
-				"warn biz types: stored: none, so no task can be added",
-				"warn etcd: health: the config names no endpoints: nodes can't run, sweepers can",
-			},
-		},
-		"biz types and etcd that can't be read": {
-			ward: healthy,
-			spoil: func(p *patient) {
-				p.types = func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("no table") }
-				p.etcd = func(ctx context.Context) (string, error) { <-ctx.Done(); return "", errors.New("silence") }
-			},
-			want: []string{"fail biz types: stored: no table", "fail etcd: health: silence"},
-		},
-	} {
+	for name, c := range examinations {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := well(c.ward)
@@ -114,26 +126,6 @@ func TestExamine(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestTheIdentityIsComparedWithEtcd(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		id      string
-		refused error
-		want    []string
-	}{
-		"one": {id: "x"},
-		"none": {want: []string{
-			"warn etcd: identity: no database that answers has one, so nodes of another cluster with the same id are not kept out"}},
-		"another cluster's": {id: "x", refused: errors.New("foreign"), want: []string{"fail etcd: identity: foreign"}},
-	} {
-		p := well(ward{0: {}, 1: {}})
-		p.identity = func(context.Context) (string, error) { return c.id, c.refused }
-		if got := complaints(p.examine(t.Context())); !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %q\nwant %q", name, got, c.want)
-		}
 	}
 }
 

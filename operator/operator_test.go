@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -61,12 +62,21 @@ func TestATaskIsBuriedFoundAndRedriven(t *testing.T) {
 	if err != nil || alive.Status != tocsin.Pending || alive.Key() == buried.Key() {
 		t.Errorf("%+v, %v", alive, err)
 	}
-	if _, err := o.Redrive(t.Context(), id); !errors.Is(err, operator.ErrStatus) {
-		t.Errorf("redriven twice: %v", err)
+	if buried, err = o.Bury(t.Context(), id, "no route"); err != nil {
+		t.Fatal(err)
+	}
+	same, err := o.RedriveSameKey(t.Context(), id)
+	if err != nil || same.Status != tocsin.Pending || same.Key() != buried.Key() || same.Attempts != 0 {
+		t.Errorf("%+v, %v", same, err)
+	}
+	for _, redrive := range []func(context.Context, tocsin.JobID) (tocsin.Info, error){o.Redrive, o.RedriveSameKey} {
+		if _, err := redrive(t.Context(), id); !errors.Is(err, operator.ErrStatus) {
+			t.Errorf("redriven twice: %v", err)
+		}
 	}
 }
 
-func TestAllDeadTasksOfATypeAreRedriven(t *testing.T) {
+func TestDeadTasksOfATypeAreRedriven(t *testing.T) {
 	t.Parallel()
 	o, cluster := open(t)
 	for n := range 30 {
@@ -78,12 +88,19 @@ func TestAllDeadTasksOfATypeAreRedriven(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	sees := func(name string) bool { return name == "coupon.remind" }
+	if done, err := o.RedriveDead(t.Context(), operator.DeadQuery{BizType: "order.close", Sees: sees}); done != (operator.Redriven{}) || !errors.Is(err, tocsin.ErrUnknownBizType) {
+		t.Errorf("redriven %+v, %v", done, err)
+	}
+	if done, err := o.RedriveDead(t.Context(), operator.DeadQuery{Sees: sees, Limit: 4}); done.Tasks != 4 || err != nil {
+		t.Errorf("redriven %+v, %v", done, err)
+	}
 	var tables atomic.Int64
 	n, err := o.RedriveAll(t.Context(), "order.close", func(more int) { tables.Add(int64(more)) })
 	if n != 20 || err != nil || tables.Load() != int64(o.Layout().Total()) {
 		t.Errorf("redriven %d over %d tables, %v", n, tables.Load(), err)
 	}
-	if n, err := o.RedriveAll(t.Context(), "", nil); n != 10 || err != nil {
+	if n, err := o.RedriveAll(t.Context(), "", nil); n != 6 || err != nil {
 		t.Errorf("redriven %d, %v", n, err)
 	}
 }
@@ -127,6 +144,9 @@ func TestWhatCannotBeDoneIsSaid(t *testing.T) {
 	t.Parallel()
 	o, cluster := open(t)
 	gone := add(t, cluster, closing.New(1, "", tocsin.In(time.Hour))) + 1
+	runs := func(q operator.RunsQuery) func() error {
+		return func() error { _, err := o.Runs(t.Context(), q); return err }
+	}
 	for name, call := range map[string]struct {
 		do   func() error
 		want error
@@ -137,6 +157,10 @@ func TestWhatCannotBeDoneIsSaid(t *testing.T) {
 		"limit":         {func() error { _, err := o.Find(t.Context(), operator.Query{}); return err }, tocsin.ErrInvalid},
 		"find a type":   {func() error { _, err := o.Find(t.Context(), operator.Query{BizType: "x", Limit: 1}); return err }, tocsin.ErrUnknownBizType},
 		"redrive a one": {func() error { _, err := o.RedriveAll(t.Context(), "x", nil); return err }, tocsin.ErrUnknownBizType},
+		"no limit":      {runs(operator.RunsQuery{JobID: 1}), tocsin.ErrInvalid},
+		"a large limit": {runs(operator.RunsQuery{JobID: 1, Limit: operator.MaxRuns + 1}), tocsin.ErrInvalid},
+		"runs of none":  {runs(operator.RunsQuery{Limit: 1}), tocsin.ErrInvalid},
+		"runs of both":  {runs(operator.RunsQuery{JobID: 1, Schedule: 1, Limit: 1}), tocsin.ErrInvalid},
 	} {
 		if err := call.do(); !errors.Is(err, call.want) {
 			t.Errorf("%s: %v, want %v", name, err, call.want)
@@ -159,20 +183,6 @@ func TestWhatCannotBeDoneIsSaid(t *testing.T) {
 	cfg.Cluster = "another"
 	if o, err := operator.Open(t.Context(), cfg); err == nil {
 		t.Error("a cluster that is not the config's is opened: ", o.Close())
-	}
-}
-
-func TestABizTypeIsPausedAndResumed(t *testing.T) {
-	t.Parallel()
-	o, _ := open(t)
-	for _, paused := range []bool{true, false} {
-		if _, err := o.Pause(t.Context(), "order.close", paused); err != nil {
-			t.Fatal(err)
-		}
-		policies, err := o.BizTypes(t.Context())
-		if err != nil || policies[0].Name != "order.close" || policies[0].Paused != paused || policies[0].Attempts == 0 {
-			t.Errorf("%+v, %v", policies, err)
-		}
 	}
 }
 
@@ -217,40 +227,5 @@ func TestPagesHoldEachTaskOnce(t *testing.T) {
 	page, err := o.FindPage(t.Context(), operator.Query{Sees: func(string) bool { return false }, Limit: 100})
 	if len(page.Tasks) > 0 || page.Next != nil || err != nil {
 		t.Errorf("none is seen: %+v, %v", page, err)
-	}
-}
-
-func TestOnlyDeadTasksOfSeenTypesAreRedriven(t *testing.T) {
-	t.Parallel()
-	o, cluster := open(t)
-	for n := range 6 {
-		of := closing
-		if n%3 == 0 {
-			of = remind
-		}
-		if _, err := o.Bury(t.Context(), add(t, cluster, of.New(uint64(n+1), "", tocsin.In(time.Hour))), "for the test"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	sees := func(name string) bool { return name == "coupon.remind" }
-	if done, err := o.RedriveDead(t.Context(), operator.DeadQuery{BizType: "order.close", Sees: sees}); done != (operator.Redriven{}) || !errors.Is(err, tocsin.ErrUnknownBizType) {
-		t.Errorf("redriven %+v, %v", done, err)
-	}
-	if done, err := o.RedriveDead(t.Context(), operator.DeadQuery{Sees: sees}); done.Tasks != 2 || err != nil {
-		t.Errorf("redriven %+v, %v", done, err)
-	}
-}
-
-func TestAPartialResultNamesTheServers(t *testing.T) {
-	t.Parallel()
-	o, cluster := open(t)
-	add(t, cluster, closing.New(1, "", tocsin.In(time.Hour)))
-	if _, err := cluster.DB.ExecContext(t.Context(), "DROP TABLE "+cluster.Client.Layout().Table(0)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := o.FindPage(t.Context(), operator.Query{Limit: 10})
-	var partial *operator.Partial
-	if !errors.As(err, &partial) || len(partial.Servers) != 1 || partial.Servers[0] != "test" || !partial.All {
-		t.Errorf("%+v, %v", partial, err)
 	}
 }

@@ -26,22 +26,16 @@ func dead(t *testing.T, c *tocsintest.Cluster, o *operator.Operator, n int, last
 	return ids
 }
 
-// set changes tasks directly.
-func set(t *testing.T, c *tocsintest.Cluster, ids []tocsin.JobID, columns string) {
-	t.Helper()
-	for _, id := range ids {
-		query := fmt.Sprintf("UPDATE %s SET %s WHERE job_id = %d", c.Client.Layout().Table(id.Table()), columns, id)
-		if _, err := c.DB.ExecContext(t.Context(), query); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestARedriveTakesWhatItsQueryNamesAndNoMore(t *testing.T) {
 	t.Parallel()
 	o, cluster := open(t)
 	old := dead(t, cluster, o, 3, "no stock")
-	set(t, cluster, old, "action_time = UTC_TIMESTAMP(3) - INTERVAL 2 HOUR")
+	for _, id := range old {
+		query := fmt.Sprintf("UPDATE %s SET action_time = UTC_TIMESTAMP(3) - INTERVAL 2 HOUR WHERE job_id = %d", cluster.Client.Layout().Table(id.Table()), id)
+		if _, err := cluster.DB.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
 	dead(t, cluster, o, 4, "no route")
 	restored := dead(t, cluster, o, 5, layoutrow.RestoredError+"yesterday")
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
@@ -104,22 +98,5 @@ func TestARedriveKeepsItsRate(t *testing.T) {
 	done, err := o.RedriveDead(ctx, operator.DeadQuery{PerSecond: 1})
 	if done.Tasks > 1 || !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%+v, %v: it waits no longer than its context", done, err)
-	}
-}
-
-func TestATaskIsRedrivenWithTheKeyThatItHas(t *testing.T) {
-	t.Parallel()
-	o, cluster := open(t)
-	id := dead(t, cluster, o, 1, "no route")[0]
-	was, err := cluster.Client.Get(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now, err := o.RedriveSameKey(t.Context(), id)
-	if err != nil || now.Status != tocsin.Pending || now.Key() != was.Key() || now.Attempts != 0 {
-		t.Errorf("%+v, %v", now, err)
-	}
-	if _, err := o.RedriveSameKey(t.Context(), id); !errors.Is(err, operator.ErrStatus) {
-		t.Errorf("redriven twice: %v", err)
 	}
 }

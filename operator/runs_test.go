@@ -75,18 +75,3 @@ func TestRunsOfATaskThatANodeDelivered(t *testing.T) {
 		t.Errorf("%+v, %v", none, err)
 	}
 }
-
-func TestRunsRefusesAQueryOfNothingOrBoth(t *testing.T) {
-	t.Parallel()
-	o, _ := open(t)
-	for name, q := range map[string]operator.RunsQuery{
-		"no limit":      {JobID: 1},
-		"a large limit": {JobID: 1, Limit: operator.MaxRuns + 1},
-		"nothing":       {Limit: 1},
-		"both":          {JobID: 1, Schedule: 1, Limit: 1},
-	} {
-		if _, err := o.Runs(t.Context(), q); !errors.Is(err, tocsin.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}

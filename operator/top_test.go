@@ -78,16 +78,21 @@ func TestANodeThatDoesNotAnswerIsALine(t *testing.T) {
 	t.Parallel()
 	v := between(nil, samples(sample("a", 0, 0), nodeSample{Node: "b", Address: "b:1", Err: errors.New("connection refused")}), at)
 	v.Notes = append(v.Notes, "etcd is away")
-	var text strings.Builder
-	for _, line := range v.Lines("shop") {
-		text.WriteString(strings.Join(line, " ") + "\n")
-	}
-	for _, want := range []string{
+	shows(t, v,
 		"cluster shop at 2026-11-22 09:00:00Z: 1 of 2 nodes answer; no rates yet\n", "order.close - - - - - 2/64 0 open - - -\n",
-		"a orders ownership 4 4 - - 0 0 -\n", "note: b at b:1 does not answer: connection refused\n", "note: etcd is away\n",
-	} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in\n%s", want, &text)
+		"a orders ownership 4 4 - - 0 0 -\n", "note: b at b:1 does not answer: connection refused\n", "note: etcd is away\n")
+}
+
+// shows wants lines in the text for people.
+func shows(t *testing.T, v Activity, wants ...string) {
+	t.Helper()
+	text := ""
+	for _, line := range v.Lines("shop") {
+		text += strings.Join(line, " ") + "\n"
+	}
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 }
@@ -121,18 +126,9 @@ func TestTroubleOfServersAndGroupsIsTold(t *testing.T) {
 	a.Groups = map[string]int{"lonely": 2, "paused": 0, "silent": 1}
 	silent := nodeSample{Node: "c", Group: "silent", Address: "c:1", Err: errors.New("refused")}
 	v := between(nil, samples(a, b, silent), at)
-	var text strings.Builder
-	for _, line := range v.Lines("shop") {
-		text.WriteString(strings.Join(line, " ") + "\n")
-	}
-	for _, want := range []string{
+	shows(t, v,
 		"order.close - - - - - 4/128 0 open 0? - -\n", "note: server db1 has not answered a statement for 3m10s, and has overdue figures that are 5m0s old\n",
-		"note: server db2 does not answer 2 nodes\n", "note: group lonely has no node: nobody but the sweeper delivers its 2 biz types\n",
-	} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in\n%s", want, &text)
-		}
-	}
+		"note: server db2 does not answer 2 nodes\n", "note: group lonely has no node: nobody but the sweeper delivers its 2 biz types\n")
 	if len(v.Servers) != 2 || len(v.Groups) != 1 {
 		t.Errorf("got %+v, %+v", v.Servers, v.Groups)
 	}
