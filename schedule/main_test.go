@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -89,22 +88,6 @@ func (s *site) create(d Definition) Schedule {
 	return made
 }
 
-// jittered makes the schedule report, whose run for the last fire time waits: half of its jitter, offset, has passed. set
-// changes more of its row.
-func (s *site) jittered(set string) (d Definition, offset time.Duration) {
-	s.t.Helper()
-	d = every("report", "1h")
-	d.Jitter = biztype.Duration(59 * time.Minute)
-	made := s.create(d)
-	times, _ := made.Times()
-	if offset = times.Offset(); offset < 5*time.Second {
-		s.t.Fatal("the schedule_id draws no jitter to test with")
-	}
-	s.exec(made, "UPDATE {schedule} SET anchor = UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND - INTERVAL 1 HOUR, "+
-		"made_until = UTC_TIMESTAMP(3) + INTERVAL 20 MINUTE"+set, offset.Microseconds()/2)
-	return d, offset
-}
-
 func (s *site) get(name string) Schedule {
 	s.t.Helper()
 	found, err := s.Get(s.t.Context(), name)
@@ -141,7 +124,7 @@ func (s *site) another() *maker {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = tables.Close() })
-	return newMaker(tables)
+	return &maker{tables: tables}
 }
 
 // stored is a run as it stands in its table.
@@ -200,14 +183,6 @@ func (s *site) exec(of Schedule, query string, args ...any) {
 
 func (s *site) database(of Schedule) string {
 	return s.cfg.Layout.Database(s.cfg.Layout.DatabaseOf(of.Table))
-}
-
-// rewind puts a schedule of each hour back as if nobody had made runs for a while: it fires at half past.
-func (s *site) rewind(of Schedule, by time.Duration) {
-	s.t.Helper()
-	s.exec(of, "DELETE FROM {task} WHERE dedup_key IS NOT NULL")
-	span := fmt.Sprintf("INTERVAL %d MICROSECOND", by.Microseconds())
-	s.exec(of, "UPDATE {schedule} SET made_until = UTC_TIMESTAMP(3) - "+span+", next_fire = made_until, anchor = anchor - INTERVAL 43170 MINUTE")
 }
 
 // now reads the server's clock.

@@ -164,39 +164,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-// BenchmarkNext asks for one time of dense and sparse expressions: what a generator pays for each run it makes.
-func BenchmarkNext(b *testing.B) {
-	for _, c := range []struct{ name, cron, zone string }{
-		{"minutes", "*/5 * * * *", "Europe/Berlin"}, {"daily", "30 2 * * *", "Europe/Berlin"}, {"daily_utc", "30 2 * * *", ""},
-		{"leap_day", "0 0 29 2 *", "Europe/Berlin"}, {"every", "@every 90s", ""},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			times, err := firetimes.Parse(firetimes.Spec{Cron: c.cron, Zone: c.zone})
-			if err != nil {
-				b.Fatal(err)
-			}
-			from := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-			for at := from; b.Loop(); {
-				if at = times.Next(at); at.Year() > 2060 {
-					at = from
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkParse(b *testing.B) {
-	for _, c := range []struct {
-		name, cron string
-		jitter     time.Duration
-	}{{"plain", "*/5 * * * *", 0}, {"jitter", "*/5 * * * *", time.Minute}, {"jitter_of_days", "0 9 * * 1", 48 * time.Hour}} {
-		b.Run(c.name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := firetimes.Parse(firetimes.Spec{Cron: c.cron, Zone: "Europe/Berlin", Jitter: c.jitter}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
