@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func (f *facts) due(a *Answer) {
 	f.turn(a)
 	f.writes(a)
 	f.ownerless(a)
-	if r := f.report(f.Group.holder()); r != nil {
+	if r := f.report(cmp.Or(f.Group.Owner, f.Group.Last)); r != nil {
 		f.owner(a, r)
 	}
 	f.overdue(a)
@@ -38,29 +39,22 @@ func (f *facts) due(a *Answer) {
 
 // inHand explains a task that a node delivers or has delivered.
 func (f *facts) inHand(a *Answer, r *node.Report) bool {
-	if r.Task == nil || r.Task.Stage != dispatcher.InDelivery && r.Task.Stage != dispatcher.Unsettled {
+	switch {
+	case r.Task == nil:
 		return false
-	}
-	f.stage(a, r)
-	return true
-}
-
-// stage explains how far a task has come in a node.
-func (f *facts) stage(a *Answer, r *node.Report) {
-	if r.Task == nil {
-		return
-	}
-	switch r.Task.Stage {
-	case dispatcher.InDelivery:
+	case r.Task.Stage == dispatcher.InDelivery:
 		if a.set(StateInDelivery, "node %s delivers it since %s; its time-out is %s", r.Node, f.at(r.Task.Since), f.timeout()) {
 			a.Since = r.Task.Since
 		}
-	case dispatcher.Unsettled:
+	case r.Task.Stage == dispatcher.Unsettled:
 		if a.set(StateUnsettled, "node %s has delivered it, and its outcome waits since %s to be stored", r.Node, f.at(r.Task.Since)) {
 			a.Since = r.Task.Since
 		}
 		f.databaseOf(a, r)
+	default:
+		return false
 	}
+	return true
 }
 
 func (f *facts) timeout() string {

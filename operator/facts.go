@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -157,9 +156,6 @@ func (f *facts) report(id string) *node.Report {
 	}
 	return nil
 }
-
-// holder returns the id of the node that has the table, or had it last.
-func (g taskGroup) holder() string { return cmp.Or(g.Owner, g.Last) }
 
 // holds says in what way the Owner has the task's table.
 func (g taskGroup) holds() string {

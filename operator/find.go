@@ -89,14 +89,11 @@ func entryOf(row store.Row) duequeue.Entry {
 // entries asks all servers at once, and returns the first entries of all of them, and what went wrong by server.
 func (o *Operator) entries(ctx context.Context, q store.FindQuery) ([]duequeue.Entry, []error) {
 	found := make([][]duequeue.Entry, len(o.tables.Servers()))
-	errs := make([]error, len(found))
-	store.EachServer(len(found), func(server int) {
-		if _, errs[server] = o.tables.MeasureSoon(ctx, server); errs[server] != nil {
-			return
-		}
+	errs := o.tables.Everywhere(ctx, func(server int) (err error) {
 		one := q
 		one.Server = server
-		found[server], errs[server] = o.tables.Find(ctx, one)
+		found[server], err = o.tables.Find(ctx, one)
+		return err
 	})
 	all := slices.Concat(found...)
 	slices.SortFunc(all, q.Compare)

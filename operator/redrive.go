@@ -19,17 +19,15 @@ import (
 // Redrive makes a dead task pending and due at once, and returns it. Its attempts begin anew, and so does its idempotency
 // key. It returns ErrStatus, and the task as it is, if the task is not dead, and tocsin.ErrNotFound if there is none.
 func (o *Operator) Redrive(ctx context.Context, id tocsin.JobID) (tocsin.Info, error) {
-	return o.redriveOne(ctx, id, false)
+	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Redrive(ctx, id, false) }, onlyDead)
 }
 
 // RedriveSameKey is Redrive with the idempotency key that the task has: a receiver that remembers keys takes the task once.
 func (o *Operator) RedriveSameKey(ctx context.Context, id tocsin.JobID) (tocsin.Info, error) {
-	return o.redriveOne(ctx, id, true)
+	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Redrive(ctx, id, true) }, onlyDead)
 }
 
-func (o *Operator) redriveOne(ctx context.Context, id tocsin.JobID, same bool) (tocsin.Info, error) {
-	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Redrive(ctx, id, same) }, "only a dead task can be redriven")
-}
+const onlyDead = "only a dead task can be redriven"
 
 // Bury makes a task dead that is not final, with the reason as its last error, cut at tocsin.MaxError characters, and returns
 // it. A delivery that is under way goes on, and its success still completes the task; of a strict biz type nothing is changed
@@ -45,23 +43,14 @@ func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (to
 
 // rewrite changes one task and reads it again.
 func (o *Operator) rewrite(ctx context.Context, id tocsin.JobID, write func() (bool, error), unfit string) (tocsin.Info, error) {
-	if o.tables.ServerOf(id.Table()) < 0 || id == 0 {
+	server := o.tables.ServerOf(id.Table())
+	if server < 0 || id == 0 {
 		return tocsin.Info{}, refuse(tocsin.ErrNotFound, "no task %s", id)
 	}
 	written, err := write()
 	if err != nil {
 		return tocsin.Info{}, err
 	}
-	info, err := o.get(ctx, id)
-	if err == nil && !written {
-		err = refuse(ErrStatus, "task %s is %s: %s", id, info.Status, unfit)
-	}
-	return info, err
-}
-
-// get reads one task.
-func (o *Operator) get(ctx context.Context, id tocsin.JobID) (tocsin.Info, error) {
-	server := o.tables.ServerOf(id.Table())
 	rows, err := o.tables.Look(ctx, server, []tocsin.JobID{id})
 	if err != nil {
 		return tocsin.Info{}, err
@@ -71,7 +60,11 @@ func (o *Operator) get(ctx context.Context, id tocsin.JobID) (tocsin.Info, error
 			o.tables.Layout().Table(id.Table()), o.tables.Servers()[server])
 	}
 	policies, err := biztype.Load(ctx, o.cfg)
-	return o.info(policies, rows[0]), err
+	info := o.info(policies, rows[0])
+	if err == nil && !written {
+		err = refuse(ErrStatus, "task %s is %s: %s", id, info.Status, unfit)
+	}
+	return info, err
 }
 
 // DeadQuery names dead tasks of all tables. The zero value names all except those that a restore made dead.
@@ -141,8 +134,7 @@ func (o *Operator) RedriveDead(ctx context.Context, q DeadQuery) (Redriven, erro
 	if q.DryRun && (!r.bounded || r.left > MaxFound) {
 		r.left, r.bounded = MaxFound, true
 	}
-	errs := make([]error, len(o.tables.Servers()))
-	store.EachServer(len(errs), func(server int) { errs[server] = r.server(ctx, server) })
+	errs := o.tables.Everywhere(ctx, func(server int) error { return r.server(ctx, server) })
 	return r.done, store.Lacking(o.tables.Servers(), errs)
 }
 
@@ -181,9 +173,6 @@ type redrive struct {
 
 // server redrives tasks of one server.
 func (r *redrive) server(ctx context.Context, server int) error {
-	if _, err := r.tables.MeasureSoon(ctx, server); err != nil {
-		return err
-	}
 	q := r.on(server, r.tables.Now(server))
 	var errs []error
 	err := store.Walk(ctx, r.tables.TablesOf(server), func(tables []int) error {
@@ -284,8 +273,10 @@ func (r *redrive) batch(n int) int {
 func (r *redrive) write(ctx context.Context, q store.DeadQuery, ids []tocsin.JobID) (err error) {
 	n := len(ids)
 	if !r.DryRun {
-		if err := r.pause(ctx); err != nil {
-			return err
+		if r.PerSecond > 0 {
+			if err := wait.Until(ctx, r.next); err != nil {
+				return err
+			}
 		}
 		n, err = r.tables.RedriveDead(ctx, q, ids, r.SameKey)
 		if r.PerSecond > 0 {
@@ -298,12 +289,4 @@ func (r *redrive) write(ctx context.Context, q store.DeadQuery, ids []tocsin.Job
 	r.left -= n
 	r.done.More = r.bounded && r.left == 0
 	return err
-}
-
-// pause waits until the rate allows a write.
-func (r *redrive) pause(ctx context.Context) error {
-	if r.PerSecond == 0 {
-		return nil
-	}
-	return wait.Until(ctx, r.next)
 }

@@ -55,7 +55,11 @@ func (o *Operator) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 	}
 	runs := make([]Run, len(found))
 	for i, r := range found {
-		runs[i] = runOf(policies, r)
+		runs[i] = Run{
+			ID: r.ID, JobID: r.JobID, Schedule: r.Schedule, BizType: biztype.NameOf(policies, r.Type), Version: r.Version,
+			Attempt: r.Attempt, Node: r.Node, Started: time.UnixMilli(r.Started).UTC(), LatenessMS: r.Lateness, DurationMS: r.Took,
+			Outcome: r.Outcome, Output: r.Output,
+		}
 	}
 	return runs, o.nameRuns(ctx, runs)
 }
@@ -108,13 +112,4 @@ func runOfKey(dedupKey string) (schedule tocsin.JobID, fire time.Time) {
 		return tocsin.JobID(key.Schedule), key.Nominal()
 	}
 	return 0, time.Time{}
-}
-
-// runOf is a run as users see it.
-func runOf(policies []biztype.Policy, r store.Run) Run {
-	return Run{
-		ID: r.ID, JobID: r.JobID, Schedule: r.Schedule, BizType: biztype.NameOf(policies, r.Type), Version: r.Version,
-		Attempt: r.Attempt, Node: r.Node, Started: time.UnixMilli(r.Started).UTC(), LatenessMS: r.Lateness, DurationMS: r.Took,
-		Outcome: r.Outcome, Output: r.Output,
-	}
 }

@@ -54,21 +54,14 @@ const (
 	countedOfTable = 20
 )
 
-// counter counts rows of some tables of a server.
-type counter func(ctx context.Context, server int, tables []int) ([]store.Count, error)
-
-func (o *Operator) stats(ctx context.Context, progress func(tables int), count counter) ([]Stats, error) {
+func (o *Operator) stats(ctx context.Context, progress func(tables int), count func(ctx context.Context, server int, tables []int) ([]store.Count, error)) ([]Stats, error) {
 	policies, err := biztype.Load(ctx, o.cfg)
 	if err != nil {
 		return nil, err
 	}
-	errs := make([]error, len(o.tables.Servers()))
 	var mu sync.Mutex
 	sums := map[uint64]*Stats{} // by the number of the biz type; guarded by mu
-	store.EachServer(len(errs), func(server int) {
-		if _, errs[server] = o.tables.MeasureSoon(ctx, server); errs[server] != nil {
-			return
-		}
+	errs := o.tables.Everywhere(ctx, func(server int) error {
 		var failed []error
 		err := store.Walk(ctx, o.tables.TablesOf(server), func(tables []int) error {
 			counts, err := count(ctx, server, tables)
@@ -83,7 +76,7 @@ func (o *Operator) stats(ctx context.Context, progress func(tables int), count c
 			}
 			return nil
 		})
-		errs[server] = store.Join(append(failed, err)...)
+		return store.Join(append(failed, err)...)
 	})
 	failed := store.Lacking(o.tables.Servers(), errs)
 	if partial := (*Partial)(nil); errors.As(failed, &partial) && partial.All && len(sums) == 0 {

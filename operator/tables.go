@@ -94,11 +94,9 @@ func (v View) tallies(ctx context.Context) (map[string]map[int]Tally, error) {
 	}
 	defer tables.Close()
 	counts := make([][]store.Count, len(tables.Servers()))
-	errs := make([]error, len(counts))
-	store.EachServer(len(counts), func(server int) {
-		if _, errs[server] = tables.MeasureSoon(ctx, server); errs[server] == nil {
-			counts[server], errs[server] = tables.Counts(ctx, server, tables.TablesOf(server))
-		}
+	errs := tables.Everywhere(ctx, func(server int) (err error) {
+		counts[server], err = tables.Counts(ctx, server, tables.TablesOf(server))
+		return err
 	})
 	for server, all := range counts {
 		tally(sums, policies, all, tables.Now(server))
@@ -172,4 +170,60 @@ func Ranges(numbers []int) []string {
 		i = end + 1
 	}
 	return ranges
+}
+
+// What stands in a grid for a table that nobody owns, and for one whose owner has no character of its own.
+const (
+	MarkNobody = "."
+	MarkOther  = "+"
+)
+
+const markText = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+// gridStep is what the length of a full line is a multiple of, so that table numbers can be counted.
+const gridStep = 16
+
+// Marks gives each owner a character, in the order of Tables.Shares. Those beyond the 62nd share MarkOther.
+func Marks(owners []string) map[string]string {
+	marks := make(map[string]string)
+	for _, owner := range owners {
+		marks[owner] = MarkOther
+	}
+	delete(marks, "")
+	for i, owner := range slices.Sorted(maps.Keys(marks)) {
+		if i < len(markText) {
+			marks[owner] = markText[i : i+1]
+		}
+	}
+	marks[""] = MarkNobody
+	return marks
+}
+
+// GridLine is the owners of consecutive tables of one database, a character each.
+type GridLine struct {
+	Database int
+	First    int // of the tables, in its database
+	Marks    string
+}
+
+// Grid draws the owners of all tables, perDatabase to a database, in lines of at most width characters, but at least 16.
+func Grid(owners []string, marks map[string]string, perDatabase, width int) []GridLine {
+	if width < perDatabase {
+		width = max(width-width%gridStep, gridStep)
+	}
+	var lines []GridLine
+	database := 0
+	for tables := range slices.Chunk(owners, perDatabase) {
+		first := 0
+		for part := range slices.Chunk(tables, width) {
+			text := ""
+			for _, owner := range part {
+				text += marks[owner]
+			}
+			lines = append(lines, GridLine{Database: database, First: first, Marks: text})
+			first += len(part)
+		}
+		database++
+	}
+	return lines
 }

@@ -10,17 +10,19 @@ import (
 
 // Lines are the text for people: rows of cells. A row of one cell is a sentence.
 func (v Activity) Lines(cluster string) [][]string {
-	answering := 0
+	var nodes, notes [][]string
 	for _, n := range v.Nodes {
 		if n.Error == "" {
-			answering++
+			nodes = append(nodes, n.line(v.Seconds > 0))
+		} else {
+			notes = append(notes, []string{fmt.Sprintf("note: %s does not answer: %s", titleOf(n), n.Error)})
 		}
 	}
 	rates := "no rates yet"
 	if v.Seconds > 0 {
 		rates = fmt.Sprintf("rates over %.1fs: %s delivered/s, %s failed/s, %s dead/s", v.Seconds, rate(v.Total.Delivered), rate(v.Total.Failed), rate(v.Total.Dead))
 	}
-	lines := [][]string{{fmt.Sprintf("cluster %s at %s: %d of %d nodes answer; %s", cluster, v.At.UTC().Format("2006-01-02 15:04:05Z"), answering, len(v.Nodes), rates)}}
+	lines := [][]string{{fmt.Sprintf("cluster %s at %s: %d of %d nodes answer; %s", cluster, v.At.UTC().Format("2006-01-02 15:04:05Z"), len(nodes), len(v.Nodes), rates)}}
 	lines = append(lines, []string{""}, []string{"BIZ TYPE", "DELIVERED/S", "FAILED/S", "DEAD/S", "LATE 50%", "LATE 99%", "RUNNING", "QUEUED", "LANE", "OVERDUE", "OLDEST", "DRAINED IN"})
 	for _, t := range v.Types {
 		row := t.line(v.Seconds > 0)
@@ -30,16 +32,7 @@ func (v Activity) Lines(cluster string) [][]string {
 		lines = append(lines, row)
 	}
 	lines = append(lines, []string{""}, []string{"NODE", "GROUP", "MODE", "TABLES", "WANTED", "DELIVERED/S", "FAILED/S", "IN HAND", "UNSETTLED", "FOR"})
-	for _, n := range v.Nodes {
-		if n.Error == "" {
-			lines = append(lines, n.line(v.Seconds > 0))
-		}
-	}
-	for _, n := range v.Nodes {
-		if n.Error != "" {
-			lines = append(lines, []string{fmt.Sprintf("note: %s does not answer: %s", titleOf(n), n.Error)})
-		}
-	}
+	lines = append(append(lines, nodes...), notes...)
 	for _, s := range v.Servers {
 		lines = append(lines, []string{"note: server " + s.Name + " " + s.trouble()})
 	}

@@ -122,8 +122,8 @@ type serverSample struct {
 
 // typeSample is what a node exported of one biz type. The counters grow from the start of the process.
 type typeSample struct {
-	Done, Retried, Snoozed, Dead float64
-	Late                         []bucket // ascending
+	Done, Retried, Dead float64
+	Late                []bucket // ascending
 
 	Queued, Running, Limit int
 	State                  int // of the lane, as tocsin_dispatcher_lane_state has it
@@ -211,8 +211,6 @@ func (f families) types(s *nodeSample) {
 			t.Done = valueOf(m)
 		case "retry":
 			t.Retried = valueOf(m)
-		case "snooze":
-			t.Snoozed = valueOf(m)
 		case "bury":
 			t.Dead = valueOf(m)
 		}

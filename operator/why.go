@@ -160,19 +160,14 @@ func (q *inquiry) turn(ctx context.Context) {
 	if task == nil || task.Status != tocsin.Pending || task.ActionTime.After(q.facts.Now) {
 		return
 	}
-	perKey := 0
-	for _, p := range q.facts.Policies {
-		if p.Number == q.number {
-			perKey = p.PerKey
-		}
-	}
-	if perKey == 0 {
+	p := q.facts.policy()
+	if p == nil || p.PerKey == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, factWithin)
 	defer cancel()
 	key := store.Key{Table: task.JobID.Table(), BizID: task.BizID}
-	turns, err := q.db.Turns(ctx, store.TurnQuery{Server: q.server, Type: q.number, Keys: []store.Key{key}, PerKey: perKey, Until: q.facts.Now.UnixMilli()})
+	turns, err := q.db.Turns(ctx, store.TurnQuery{Server: q.server, Type: q.number, Keys: []store.Key{key}, PerKey: p.PerKey, Until: q.facts.Now.UnixMilli()})
 	turn := turns[key]
 	if err = cmp.Or(err, turn.Err); err != nil {
 		q.facts.NoTurn = err
@@ -181,7 +176,7 @@ func (q *inquiry) turn(ctx context.Context) {
 	for _, e := range turn.Next {
 		turn.Claimed = append(turn.Claimed, e.JobID)
 	}
-	if len(turn.Claimed) == perKey && !slices.Contains(turn.Claimed, task.JobID) {
+	if len(turn.Claimed) == p.PerKey && !slices.Contains(turn.Claimed, task.JobID) {
 		q.facts.First = turn.Claimed
 	}
 }
@@ -190,12 +185,8 @@ func (q *inquiry) turn(ctx context.Context) {
 // are the table's owners in all groups.
 func (q *inquiry) group(ctx context.Context) []assign.NodeState {
 	f := &q.facts
-	if f.Task != nil {
-		for _, p := range f.Policies {
-			if p.Name == f.Task.BizType {
-				f.Group.Name = p.WithDefaults().Group
-			}
-		}
+	if p := f.policy(); p != nil {
+		f.Group.Name = p.WithDefaults().Group
 	}
 	if f.Task != nil && f.Group.Name == "" {
 		return nil // no policy names its type
@@ -257,20 +248,14 @@ func (q *inquiry) holders() (nodes []assign.NodeState) {
 	g, task := q.facts.Group, q.facts.Task
 	lacks := slices.ContainsFunc(g.Nodes, func(n assign.NodeState) bool { return n.ID == g.Owner && n.Info.Lacks[task.BizType] != "" })
 	for _, n := range g.Nodes {
-		if n.ID == g.Owner || n.ID == task.ClaimedBy || lacks && slices.Contains(n.Info.Types, task.BizType) {
+		switch {
+		case n.ID == g.Owner:
+			nodes = slices.Insert(nodes, 0, n) // within mostPages
+		case n.ID == task.ClaimedBy, lacks && slices.Contains(n.Info.Types, task.BizType):
 			nodes = append(nodes, n)
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b assign.NodeState) int { return cmp.Compare(rank(a, g.Owner), rank(b, g.Owner)) })
 	return nodes[:min(len(nodes), mostPages)]
-}
-
-// rank puts the owner first.
-func rank(n assign.NodeState, owner string) int {
-	if n.ID == owner {
-		return 0
-	}
-	return 1
 }
 
 // pages asks the status pages of nodes, and those at further addresses, all at once.

@@ -117,11 +117,7 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 	for try := 1; len(open) > 0; try++ {
 		seen := map[string]tocsin.JobID{} // the lowest other one of each name
 		for part := range slices.Chunk(slices.Collect(maps.Keys(open)), namesAtOnce) {
-			names := make([]any, len(part))
-			for i, name := range part {
-				names[i] = name
-			}
-			rows, _ := s.everywhere(ctx, types, "schedules named", namedIn(len(part)), names...) // a server that is away was asked before
+			rows, _ := s.withNames(ctx, types, part) // a server that is away was asked before
 			for _, r := range rows {
 				if other, ok := seen[r.Name]; r.ID != open[r.Name].ID && (!ok || r.ID < other) {
 					seen[r.Name] = r.ID
@@ -157,14 +153,11 @@ func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) 
 			return Schedule{}, err
 		}
 		found, err := s.named(ctx, types, d.Name)
-		if errors.Is(err, ErrAmbiguous) { // others are being created at this moment, perhaps
+		switch {
+		case errors.Is(err, ErrAmbiguous), err == nil && found[d.Name] != nil: // two, if others are being created at this moment
 			return Schedule{}, exists(d.Name)
-		}
-		if err != nil {
+		case err != nil:
 			return Schedule{}, err
-		}
-		if found[d.Name] != nil {
-			return Schedule{}, exists(d.Name)
 		}
 		r, err := s.create(ctx, place{types: types}, d)
 		if err != nil {
@@ -353,7 +346,7 @@ func (h *here) create(ctx context.Context, wanted *row, id tocsin.JobID) (*row, 
 	if _, err := h.window(ctx, r); err != nil {
 		return nil, err
 	}
-	_, err := h.exec(ctx, insertRow, slices.Concat(r.fixed(), r.stored(), []any{at(r.Created), at(r.Modified)})...)
+	_, err := h.exec(ctx, insertRow, slices.Concat([]any{uint64(r.ID), r.Name, r.Table, r.subject(), []byte(r.Key)}, r.stored(), []any{at(r.Created), at(r.Modified)})...)
 	if mysql.ClassOf(err) == mysql.Duplicate {
 		return nil, exists(r.Name)
 	}

@@ -219,7 +219,7 @@ func (h *here) spans(until string, all bool) []pageRange {
 func (h *here) open(ctx context.Context, spans []pageRange, text []string, args []any, first func(set int, rows *sql.Rows) error) (open []sibling, err error) {
 	pages, others := make([][]sibling, len(spans)), len(text)
 	for i := range spans {
-		text, args = append(text, readSiblings), append(args, spans[i].args(h.row, spans[i].page())...)
+		text, args = append(text, readSiblings), append(args, spans[i].args(h.row, spans[i].from, spans[i].page())...)
 	}
 	err = h.sets(ctx, strings.Join(text, ";\n"), args, func(set int, rows *sql.Rows) error {
 		if set < others {
@@ -237,9 +237,7 @@ func (h *here) open(ctx context.Context, spans []pageRange, text []string, args 
 		next := s.from
 		for page, limit := pages[i], s.page(); s.take(page, &next, limit); limit = pageOfRuns {
 			page = nil
-			at := *s
-			at.from = next
-			if err := h.sets(ctx, readSiblings, at.args(h.row, pageOfRuns), func(_ int, rows *sql.Rows) error {
+			if err := h.sets(ctx, readSiblings, s.args(h.row, next, pageOfRuns), func(_ int, rows *sql.Rows) error {
 				one, err := scanSibling(rows)
 				page = append(page, one)
 				return err

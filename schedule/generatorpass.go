@@ -50,8 +50,13 @@ func (g *Generator) pass(ctx context.Context, server int, ahead time.Duration) (
 	if ctx.Err() != nil {
 		return p.result, ctx.Err()
 	}
-	g.observe(p.result, err)
+	g.passes.Inc()
+	g.runs.Add(float64(p.result.Runs))
+	g.passedOver.Add(float64(p.result.PassedOver))
+	g.lost.Add(float64(p.result.Lost))
+	g.failures.Add(float64(p.result.Failed))
 	if err != nil {
+		g.failures.Inc()
 		g.limit.Of(g.cfg.Logger, "due "+g.servers[server]).Warn("schedules can't be read: their next runs are made later", "error", err, "server", g.servers[server])
 		return p.result, err
 	}
@@ -61,18 +66,6 @@ func (g *Generator) pass(ctx context.Context, server int, ahead time.Duration) (
 			"runs", p.result.Runs, "passed_over", p.result.PassedOver)
 	}
 	return p.result, nil
-}
-
-// observe counts a pass.
-func (g *Generator) observe(r PassResult, err error) {
-	g.passes.Inc()
-	if err != nil {
-		g.failures.Inc()
-	}
-	g.runs.Add(float64(r.Runs))
-	g.passedOver.Add(float64(r.PassedOver))
-	g.lost.Add(float64(r.Lost))
-	g.failures.Add(float64(r.Failed))
 }
 
 // earliest returns the earliest fire time in Unix ms; 0: there is none.

@@ -115,9 +115,9 @@ func (s *pageRange) page() int {
 	return pageOfRuns
 }
 
-// args are the parameters of readSiblings.
-func (s *pageRange) args(r *row, limit int) []any {
-	return []any{r.subject(), r.number, []byte(s.from), []byte(s.until), limit}
+// args are the parameters of readSiblings, for the page that begins with a key.
+func (s *pageRange) args(r *row, from string, limit int) []any {
+	return []any{r.subject(), r.number, []byte(from), []byte(s.until), limit}
 }
 
 // take takes a page, and reports whether there is more to read.
@@ -157,10 +157,8 @@ func (m *maker) openFrom(ctx context.Context, id tocsin.JobID, note bool) string
 	s := pageRange{from: r.fire, until: byHand(uint64(id)), enough: 1}
 	question := taskIn(layout, id.Table(), readSiblings)
 	for next, far := s.from, false; ; far = true {
-		at := s
-		at.from = next
 		page, err := store.Gather(ctx, m.tables, server, databases, "schedule siblings", question,
-			func(rows *sql.Rows) (sibling, error) { return scanSibling(rows) }, at.args(r, pageSettled)...)
+			func(rows *sql.Rows) (sibling, error) { return scanSibling(rows) }, s.args(r, next, pageSettled)...)
 		if err != nil {
 			return s.from
 		}

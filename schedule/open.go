@@ -70,9 +70,10 @@ func (s *Schedules) OpenRuns(ctx context.Context, name string, limit int) ([]Ope
 		return nil, err
 	}
 	from, until := runkey.Range(uint64(r.ID))
-	hand := byHand(uint64(r.ID))
+	hand, layout := byHand(uint64(r.ID)), s.tables.Layout()
 	for _, keys := range [][2]string{{from, hand}, {hand, until}} {
-		some, err := s.openOf(ctx, r, keys[0], keys[1], limit)
+		some, err := store.Gather(ctx, s.tables, s.tables.ServerOf(r.Table), []int{layout.DatabaseOf(r.Table)}, "schedule open", taskIn(layout, r.Table, readOpen), scanOpen,
+			r.subject(), r.number, []byte(keys[0]), []byte(keys[1]), lookedAt, limit)
 		if err != nil {
 			return nil, fmt.Errorf("open runs of schedule %s: %w", name, err)
 		}
@@ -80,12 +81,6 @@ func (s *Schedules) OpenRuns(ctx context.Context, name string, limit int) ([]Ope
 	}
 	slices.SortStableFunc(open, func(a, b OpenRun) int { return a.Action.Compare(b.Action) })
 	return open[:min(len(open), limit)], nil
-}
-
-func (s *Schedules) openOf(ctx context.Context, r *row, from, until string, limit int) ([]OpenRun, error) {
-	layout := s.tables.Layout()
-	return store.Gather(ctx, s.tables, s.tables.ServerOf(r.Table), []int{layout.DatabaseOf(r.Table)}, "schedule open", taskIn(layout, r.Table, readOpen), scanOpen,
-		r.subject(), r.number, []byte(from), []byte(until), lookedAt, limit)
 }
 
 func scanOpen(rows *sql.Rows) (o OpenRun, err error) {

@@ -5,12 +5,16 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -28,7 +32,7 @@ func Open(ctx context.Context, cfg tocsin.Config) (*Schedules, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schedules{tables, newMaker(tables), cfg.Changes()}, nil
+	return &Schedules{tables, &maker{tables: tables}, cfg.Changes()}, nil
 }
 
 // through makes a change through the functions of Config.UseChanges.
@@ -118,11 +122,7 @@ const namesAtOnce = 500
 func (s *Schedules) named(ctx context.Context, types bizTypes, names ...string) (map[string]*row, error) {
 	found := map[string]*row{}
 	for part := range slices.Chunk(names, namesAtOnce) {
-		args := make([]any, len(part))
-		for i, name := range part {
-			args[i] = name
-		}
-		rows, failed := s.everywhere(ctx, types, "schedules named", namedIn(len(part)), args...)
+		rows, failed := s.withNames(ctx, types, part)
 		for _, r := range rows {
 			if other := found[r.Name]; other != nil {
 				return nil, s.ambiguous(other, r)
@@ -138,8 +138,14 @@ func (s *Schedules) named(ctx context.Context, types bizTypes, names ...string) 
 	return found, nil
 }
 
-// namedIn is readNamed for a number of names.
-func namedIn(n int) string { return strings.Replace(readNamed, "{names}", list("?", n), 1) }
+// withNames asks all databases for schedules of some names.
+func (s *Schedules) withNames(ctx context.Context, types bizTypes, names []string) ([]*row, error) {
+	args := make([]any, len(names))
+	for i, name := range names {
+		args[i] = name
+	}
+	return s.everywhere(ctx, types, "schedules named", strings.Replace(readNamed, "{names}", list("?", len(names)), 1), args...)
+}
 
 // ambiguous names two schedules of one name.
 func (s *Schedules) ambiguous(a, b *row) error {
@@ -150,14 +156,9 @@ func (s *Schedules) ambiguous(a, b *row) error {
 // everywhere asks all databases for rows, and returns them in the order of their names.
 func (s *Schedules) everywhere(ctx context.Context, types bizTypes, name, question string, args ...any) ([]*row, error) {
 	found := make([][]*row, len(s.tables.Servers()))
-	errs := make([]error, len(found))
-	store.EachServer(len(found), func(server int) {
-		if _, errs[server] = s.tables.MeasureSoon(ctx, server); errs[server] != nil {
-			return
-		}
-		var err error
+	errs := s.tables.Everywhere(ctx, func(server int) (err error) {
 		found[server], err = store.Gather(ctx, s.tables, server, s.tables.Databases(server, 0), name, question, scanRow, args...)
-		errs[server] = explain(err)
+		return explain(err)
 	})
 	all := slices.Concat(found...)
 	for _, r := range all {
@@ -174,12 +175,8 @@ type bizTypes map[string]uint64
 func (s *Schedules) types(ctx context.Context) (bizTypes, error) {
 	all := bizTypes{}
 	var mu sync.Mutex // guards all
-	errs := make([]error, len(s.tables.Servers()))
-	store.EachServer(len(errs), func(server int) {
-		if _, errs[server] = s.tables.MeasureSoon(ctx, server); errs[server] != nil {
-			return
-		}
-		_, errs[server] = store.Gather(ctx, s.tables, server, s.tables.Databases(server, 0), "schedule types", readTypes, func(rows *sql.Rows) (struct{}, error) {
+	errs := s.tables.Everywhere(ctx, func(server int) error {
+		_, err := store.Gather(ctx, s.tables, server, s.tables.Databases(server, 0), "schedule types", readTypes, func(rows *sql.Rows) (struct{}, error) {
 			var number uint64
 			var name string
 			err := rows.Scan(&number, &name)
@@ -188,6 +185,7 @@ func (s *Schedules) types(ctx context.Context) (bizTypes, error) {
 			all[name] = number
 			return struct{}{}, err
 		})
+		return err
 	})
 	if len(all) == 0 {
 		return nil, errors.Join(errs...)
@@ -238,6 +236,13 @@ type place struct {
 	tx    tocsin.Tx // the caller's transaction; nil: one of its own
 }
 
+// How long a change that lost its connection is tried again: it may have been made.
+const (
+	triesFor   = 15 * time.Second
+	triesPause = 10 * time.Millisecond // before the first repeat; it doubles
+	triesLimit = time.Second           // the longest pause
+)
+
 // within runs fn in a transaction with the row locked. If the connection breaks, it asks again: fn must recognise what it
 // has done before.
 func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) error {
@@ -251,11 +256,27 @@ func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) e
 		h := &here{maker: s.maker, in: p.tx, table: p.id.Table()}
 		return explain(h.do(ctx, p.id, named))
 	}
-	t := tries{}
-	for {
+	var failed time.Time // when it did first
+	maybe := false       // a try may have been carried out
+	for pause := triesPause; ; pause = min(2*pause, triesLimit) {
 		err := s.maker.at(ctx, p.id, named)
-		if err == nil || !t.again(ctx, err) {
-			return t.failure(err)
+		if err == nil {
+			return nil
+		}
+		if failed.IsZero() {
+			failed = time.Now()
+		}
+		class := mysql.ClassOf(err)
+		maybe = maybe || class == mysql.Lost || class == mysql.Canceled
+		again := class == mysql.Lost || class == mysql.Demoted
+		switch {
+		case again && time.Since(failed) <= triesFor && wait.For(ctx, pause) == nil:
+		case maybe && (class.OfServer() || class == mysql.Canceled):
+			return fmt.Errorf("%w: %w", tocsin.ErrUnknownOutcome, err)
+		case class.OfServer():
+			return fmt.Errorf("%w: %w", tocsin.ErrUnreachable, err)
+		default:
+			return err
 		}
 	}
 }

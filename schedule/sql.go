@@ -88,7 +88,7 @@ const forgetOpen = `UPDATE /* tocsin schedule back */ {database}.schedule
 SET open_from = NULL
 WHERE schedule_id = ?`
 
-// insertRow stores a new schedule. Parameters: row.fixed, row.stored, and the server's clock, twice.
+// insertRow stores a new schedule. Parameters: what never changes, row.stored, and the server's clock, twice.
 const insertRow = `INSERT /* tocsin schedule create */ INTO {database}.schedule (
     schedule_id, name, table_no, biz_id, biz_key,
     app, biz_type, cron, zone, start_time, end_time, jitter_ms, start_within_ms, missed, missed_most, overlap, pause_after,
@@ -239,11 +239,6 @@ func (r *row) subject() uint64 {
 		return tocsin.KeyID(r.Key)
 	}
 	return r.BizID
-}
-
-// fixed are the parameters of insertRow that never change.
-func (r *row) fixed() []any {
-	return []any{uint64(r.ID), r.Name, r.Table, r.subject(), []byte(r.Key)}
 }
 
 // stored are the other parameters of insertRow, and those of updateRow.

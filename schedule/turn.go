@@ -58,7 +58,7 @@ func NewRuns(tables *store.Store, cfg RunsConfig) *Runs {
 	if cfg.Missed == nil {
 		cfg.Missed = func(MissedRun) {}
 	}
-	return &Runs{maker: newMaker(tables), cfg: cfg, metrics: newMetrics(cfg.Registerer), young: map[tocsin.JobID]*known{}}
+	return &Runs{maker: &maker{tables: tables}, cfg: cfg, metrics: newMetrics(cfg.Registerer), young: map[tocsin.JobID]*known{}}
 }
 
 // known is a schedule as it was read.
@@ -237,8 +237,7 @@ func (t *Turn) Refused(row *store.Row, now int64) string {
 
 // Late reports whether a run that was not missed when it was claimed is so now: its delivery must not begin.
 func (t *Turn) Late(row *store.Row, now int64) bool {
-	run := siblingOf(row, t.key)
-	return t.known != nil && t.key.Kind == runkey.FireTime && run.first() && t.known.missed(&run, now) != ""
+	return t.known != nil && t.Refused(row, now) != ""
 }
 
 // Count counts a run that is not Alone: it was refused for a reason, or "" if its delivery begins.

@@ -172,14 +172,21 @@ func (s *Store) Measure(ctx context.Context, server int) (Offset, error) {
 	return taken.offset(), nil
 }
 
-// answerWithin is how long MeasureSoon waits.
+// answerWithin is how long Everywhere waits for a server.
 const answerWithin = 5 * time.Second
 
-// MeasureSoon is Measure for a caller that can do without the server: it waits for 5 s at most.
-func (s *Store) MeasureSoon(ctx context.Context, server int) (Offset, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	return s.Measure(ctx, server)
+// Everywhere measures each server, which may take 5 s at most, and then has work done on it; all servers at once. It returns what went
+// wrong by server: on one that does not answer no work is done.
+func (s *Store) Everywhere(ctx context.Context, work func(server int) error) []error {
+	errs := make([]error, len(s.servers))
+	EachServer(len(errs), func(server int) {
+		bounded, cancel := context.WithTimeout(ctx, answerWithin)
+		defer cancel()
+		if _, errs[server] = s.Measure(bounded, server); errs[server] == nil {
+			errs[server] = work(server)
+		}
+	})
+	return errs
 }
 
 func (s *Store) measure(ctx context.Context, sv *server) (sample, error) {
