@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -187,6 +188,23 @@ func get(path string) request        { return request{method: "GET", path: "/v1"
 func (r request) by(token string) request {
 	r.as = token
 	return r
+}
+
+// lock has nobody else use a table until the function that it returns is called, or the test ends, and returns the connection that does so.
+func (s *served) lock(table string) (held *sql.Conn, unlock func()) {
+	s.t.Helper()
+	held, err := s.DB.Conn(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = held.Close() })
+	exec := func(statement string) {
+		if _, err := held.ExecContext(s.t.Context(), statement); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	exec("LOCK TABLES " + table + " WRITE")
+	return held, func() { exec("UNLOCK TABLES") }
 }
 
 // add adds a task with the client, and returns its id.

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin/api"
-	"github.com/tocsinhq/tocsin/internal/apitoken"
-	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
 // seeds are requests from which the fuzzer goes on.
@@ -54,19 +52,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add(s[0], s[1], s[2], "application/json")
 	}
 	f.Add("POST", "/v1/tasks", "x=1", "text/plain")
-	cluster := tocsintest.Start(f, closing, remind)
-	token, made, err := apitoken.New(apitoken.Token{Name: "fuzz", Scope: apitoken.Operate, BizTypes: []string{"order.*"}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	set, err := apitoken.NewSet([]apitoken.Token{made})
-	if err != nil {
-		f.Fatal(err)
-	}
-	cfg := limits(cluster)
-	cfg.Tokens = func() apitoken.Set { return set }
-	a := api.New(cfg)
-	f.Cleanup(func() { _ = a.Close() })
+	s := serve(f, func(c *api.Config) { c.Logger = nil })
 	f.Fuzz(func(t *testing.T, method, target, body, kind string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil || method == "" || strings.ContainsAny(method, " \r\n") {
@@ -74,13 +60,13 @@ func FuzzRequests(f *testing.F) {
 		}
 		r := &http.Request{
 			Method: method, URL: u, RequestURI: target, Host: "127.0.0.1", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: "127.0.0.1:1",
-			Header: http.Header{"Content-Type": {kind}, "Authorization": {"Bearer " + token}, "If-Match": {"*"}}, Body: http.NoBody,
+			Header: http.Header{"Content-Type": {kind}, "Authorization": {"Bearer " + s.tokens["operate"]}, "If-Match": {"*"}}, Body: http.NoBody,
 		}
 		if body != "" {
 			r.Body, r.ContentLength = httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)).Body, int64(len(body))
 		}
 		w := httptest.NewRecorder()
-		a.ServeHTTP(w, r.WithContext(t.Context()))
+		s.api.ServeHTTP(w, r.WithContext(t.Context()))
 		judge(t, method, w)
 	})
 }

@@ -157,15 +157,8 @@ func TestWithoutAServerTheAnswerIsToRepeatTheRequest(t *testing.T) {
 func TestARequestEndsAtItsTimeOut(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(c *api.Config) { c.Timeout = time.Second })
-	table := s.Client.Layout().Table(s.Client.Layout().TableOf(1))
-	held, err := s.DB.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
-	if _, err := held.ExecContext(t.Context(), "LOCK TABLES "+table+" WRITE"); err != nil {
-		t.Fatal(err)
-	}
+	_, unlock := s.lock(s.Client.Layout().Table(s.Client.Layout().TableOf(1)))
+	defer unlock()
 	got := s.do(post("/tasks", task(`"payload": ""`)))
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", got.status, got.text)
@@ -173,24 +166,29 @@ func TestARequestEndsAtItsTimeOut(t *testing.T) {
 	s.isProblem("timeout", got)
 }
 
-// When the API stops, it takes no more, and requests in hand end.
-func TestARequestInHandEndsBeforeTheAPIStops(t *testing.T) {
-	t.Parallel()
-	cluster := tocsintest.Start(t, closing)
+// serving starts an API that serves a listener until stop is called or the test ends.
+func serving(t *testing.T, drain time.Duration) (address string, stop func(), served <-chan error) {
+	t.Helper()
+	cfg := limits(tocsintest.Start(t, closing))
+	cfg.Drain = drain
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	a := api.New(limits(cluster))
-	served := make(chan error, 1)
-	go func() { served <- a.Serve(ctx, l, nil) }()
-	url := "http://" + l.Addr().String() + "/v1/tasks"
+	ended := make(chan error, 1)
+	go func() { ended <- api.New(cfg).Serve(ctx, l, nil) }()
+	return l.Addr().String(), stop, ended
+}
+
+// When the API stops, it takes no more, and requests in hand end.
+func TestARequestInHandEndsBeforeTheAPIStops(t *testing.T) {
+	t.Parallel()
+	address, stop, served := serving(t, time.Minute)
 	body, send := io.Pipe()
 	answered := make(chan string, 1)
 	go func() {
-		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/v1/tasks", body)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Expect", "100-continue") // the body is sent when the API reads it: the request is in hand
 		resp, err := (&http.Transport{ExpectContinueTimeout: time.Hour, DisableKeepAlives: true}).RoundTrip(req)
@@ -206,7 +204,7 @@ func TestARequestInHandEndsBeforeTheAPIStops(t *testing.T) {
 	}
 	stop()
 	for { // until the listener is closed
-		conn, err := net.Dial("tcp", l.Addr().String())
+		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			break
 		}
@@ -226,23 +224,13 @@ func TestARequestInHandEndsBeforeTheAPIStops(t *testing.T) {
 
 func TestWhatIsStillInHandAfterTheDrainIsCutOff(t *testing.T) {
 	t.Parallel()
-	cluster := tocsintest.Start(t, closing)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	cfg := limits(cluster)
-	cfg.Drain = time.Millisecond
-	a := api.New(cfg)
-	served := make(chan error, 1)
-	go func() { served <- a.Serve(ctx, l, nil) }()
-	conn, err := net.Dial("tcp", l.Addr().String())
+	address, stop, served := serving(t, time.Millisecond)
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST /v1/tasks HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", l.Addr())
+	fmt.Fprintf(conn, "POST /v1/tasks HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", address)
 	stop()
 	if err := <-served; err != nil {
 		t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +92,7 @@ func TestASlowBodyEndsItsConnection(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	s := serve(t, func(c *api.Config) { c.Timeout, c.Registerer = 2*time.Second, registry })
+	var all sync.WaitGroup
 	for _, c := range []struct{ token, path, want string }{
 		{"unknown", "/tasks", "401"},
 		{s.tokens["read"], "/tasks", "403"},
@@ -99,10 +101,13 @@ func TestASlowBodyEndsItsConnection(t *testing.T) {
 		{s.tokens["write"], "/tasks:batch", "408"},
 		{s.tokens["write"], "/tasks/1:cancel", "408"},
 	} {
-		if got := s.slow(c.token, c.path); !strings.HasPrefix(got, "HTTP/1.1 "+c.want+" ") {
-			t.Errorf("%s: %q, want %s", c.path, got, c.want)
-		}
+		all.Go(func() {
+			if got := s.slow(c.token, c.path); !strings.HasPrefix(got, "HTTP/1.1 "+c.want+" ") {
+				t.Errorf("%s: %q, want %s", c.path, got, c.want)
+			}
+		})
 	}
+	all.Wait()
 	if got, _ := values(t, registry); got["requests_in_flight{}"] != 0 {
 		t.Errorf("%v", got)
 	}
@@ -176,14 +181,7 @@ func TestWideReadsAreFew(t *testing.T) {
 	if s.Client.Layout().TableOf(1) == s.Client.Layout().TableOf(2) {
 		t.Fatal("choose biz_ids of two tables")
 	}
-	held, err := s.DB.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
-	if _, err := held.ExecContext(t.Context(), "LOCK TABLES "+table+" WRITE"); err != nil {
-		t.Fatal(err)
-	}
+	_, unlock := s.lock(table)
 	wide := []request{
 		get("/stats"), get("/tasks?status=done").by("read"), post("/tasks:redrive", `{"all": true, "dry_run": true}`).by("operate"), get("/cluster/tables?counts=true").by("all"),
 	}
@@ -199,9 +197,7 @@ func TestWideReadsAreFew(t *testing.T) {
 	if got := s.do(get("/tasks?biz_id=1")); got.status != http.StatusOK {
 		t.Errorf("a list of a biz_id: %d %s", got.status, got.text)
 	}
-	if _, err := held.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
-		t.Fatal(err)
-	}
+	unlock()
 	for range 2 {
 		if got := <-answers; got.status != http.StatusOK {
 			t.Errorf("%d %s", got.status, got.text)
@@ -214,15 +210,8 @@ func TestWideReadsAreFew(t *testing.T) {
 func TestConnectionsOfATokenAreFew(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	held, err := s.DB.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
 	database := s.Client.Layout().Database(0)
-	if _, err := held.ExecContext(t.Context(), "LOCK TABLES "+database+".biz_type WRITE"); err != nil {
-		t.Fatal(err)
-	}
+	held, unlock := s.lock(database + ".biz_type")
 	waiting := func() (n int) {
 		if err := held.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE ? AND state LIKE 'Waiting%'",
 			"%"+database+"`.biz_type%").Scan(&n); err != nil {
@@ -245,9 +234,7 @@ func TestConnectionsOfATokenAreFew(t *testing.T) {
 	if n := waiting(); n != mine+others {
 		t.Errorf("%d requests wait for the table, want %d", n, mine+others)
 	}
-	if _, err := held.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
-		t.Fatal(err)
-	}
+	unlock()
 	for range sent + others {
 		if got := <-answers; got.status != http.StatusOK {
 			t.Errorf("%d %s", got.status, got.text)

@@ -16,7 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -48,10 +48,10 @@ type delivery struct {
 var stageTypes = map[bool]tocsin.BizType[string]{false: closing, true: tocsin.Define[string]("order.pay")}
 
 // newStage starts a cluster whose rows are started by their owners, or by those that claim them.
-func newStage(t *testing.T, dsn, etcd, ownership string) *stage {
+func newStage(t *testing.T, ownership string) *stage {
 	t.Helper()
-	prefix := "by_" + ownership
-	s := &stage{t: t, shop: prefix + "_shop.tocsin_outbox", waiting: map[uint64]chan delivery{}}
+	dsn, prefix := devtest.DSN(t), devtest.Prefix(t)
+	s := &stage{t: t, shop: prefix + "_" + ownership + "_shop.tocsin_outbox", waiting: map[uint64]chan delivery{}}
 	cfg := tocsin.Config{
 		Layout: tocsin.Layout{Databases: 2, Tables: 2, Prefix: prefix}, Cluster: prefix,
 		Servers: []tocsin.Server{{Name: "db1", DSN: dsn}}, Outbox: tocsin.Outbox{Table: s.shop},
@@ -61,7 +61,7 @@ func newStage(t *testing.T, dsn, etcd, ownership string) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	_, err = db.Exec("CREATE DATABASE " + prefix + "_shop")
+	_, err = db.Exec("CREATE DATABASE " + prefix + "_" + ownership + "_shop")
 	_, noOutbox := ddl.ApplyOutbox(t.Context(), ddl.Outbox{DSN: dsn, Table: s.shop})
 	_, noTables := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: prefix, Ownership: ownership})
 	var policies []biztype.Policy
@@ -84,7 +84,7 @@ func newStage(t *testing.T, dsn, etcd, ownership string) *stage {
 	s.served = over(t, &tocsintest.Cluster{Config: cfg, Client: client, DB: db}, nil)
 	s.run(node.Config{
 		Tables: cfg, Ownership: ownership, Group: "shop", Name: "stage", Outboxes: []outbox.Config{{DSN: dsn, Table: s.shop}},
-		Etcd: node.EtcdConfig{Endpoints: []string{etcd}},
+		Etcd: node.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}},
 	})
 	return s
 }
@@ -416,21 +416,11 @@ type cell struct {
 // whether the biz type is strict.
 func TestWhatChangesMeanAtEachMoment(t *testing.T) {
 	t.Parallel()
-	mariadb, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = mariadb.Stop() })
-	etcd, err := devserver.StartEtcd(t.Context(), devserver.EtcdConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = etcd.Stop() })
 	seen := map[string]map[cell]string{"etcd": {}, node.ByRows: {}}
 	var mu sync.Mutex
 	var plays sync.WaitGroup
 	for ownership := range seen {
-		s := newStage(t, mariadb.DSN(), etcd.Endpoint(), ownership)
+		s := newStage(t, ownership)
 		for i, d := range deeds {
 			for _, moment := range []string{before, during, done, dead} {
 				for _, strict := range []bool{false, true} {

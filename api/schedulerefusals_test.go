@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tocsinhq/tocsin/api"
 )
@@ -18,13 +17,6 @@ func badSchedules() map[string]bad {
 		return post("/schedules", `{"name": "new", "biz_type": "order.close", "cron": "`+text+`"}`)
 	}
 	return map[string]bad{
-		"no token for schedules":      {get("/schedules").by("-"), 401, "token", "send a token"},
-		"to create with read":         {define("").by("read"), 403, "scope", "create_schedule needs a token of scope write"},
-		"to change with read":         {put("here", "*", hourly("here", "")).by("read"), 403, "scope", "put_schedule needs a token of scope write"},
-		"to delete with read":         {drop("here", "*").by("read"), 403, "scope", "delete_schedule needs a token of scope write"},
-		"to activate with read":       {post("/schedules/here:activate", "").by("read"), 403, "scope", "activate_schedule needs"},
-		"to deactivate with read":     {post("/schedules/here:deactivate", "").by("read"), 403, "scope", "deactivate_schedule needs"},
-		"to run with read":            {post("/schedules/here:run", "").by("read"), 403, "scope", "run_schedule needs"},
 		"to backfill with write":      {post("/schedules/here:backfill", `{}`), 403, "scope", "backfill_schedule needs a token of scope operate"},
 		"a definition of nothing":     {post("/schedules", `{}`), 422, "invalid", " is missing"},
 		"a definition without a name": {post("/schedules", `{"biz_type": "order.close", "cron": "@daily"}`), 422, "invalid", `body: property "name" is missing`},
@@ -36,32 +28,19 @@ func badSchedules() map[string]bad {
 		"a state in a definition":     {define(`, "state": "inactive"`), 422, "invalid", "body.state: unexpected property"},
 		"no type of its runs":         {post("/schedules", `{"name": "new", "cron": "@daily"}`), 422, "invalid", `body: property "biz_type" is missing`},
 		"an unknown type of its runs": {post("/schedules", strings.Replace(hourly("new", ""), "order.close", "order.none", 1)), 404, "unknown_biz_type", `no biz type "order.none"`},
-		"biz_id and key":              {define(`, "biz_id": "7", "key": "k"`), 422, "invalid", "give either biz_id or key"},
 		"a biz_id of a wrong form":    {define(`, "biz_id": 7`), 422, "invalid", "body.biz_id: expected string"},
 		"a biz_id that is too large":  {define(`, "biz_id": "18446744073709551616"`), 422, "invalid", "biz_id is above 2^64-1"},
-		"a key of too many bytes":     {define(`, "key": "` + strings.Repeat("ü", 40) + `"`), 422, "invalid", "at most 64"},
 		"six fields":                  {cron("0 0 4 * * *"), 422, "invalid", "cron"},
 		"no cron at all":              {cron(""), 422, "invalid", "body.cron: expected length >= 1"},
-		"words":                       {cron("each day"), 422, "invalid", "cron expression"},
-		"a day that never comes":      {cron("0 0 30 2 *"), 422, "invalid", "no fire time within five years"},
-		"half a second":               {cron("@every 500ms"), 422, "invalid", "500ms"},
-		"a zone in the expression":    {cron("TZ=UTC 0 4 * * *"), 422, "invalid", "TZ="},
 		"a long expression":           {cron(strings.Repeat("1,", 200) + "1 * * * *"), 422, "invalid", "body.cron: expected length <= 255"},
-		"an unknown zone":             {define(`, "zone": "Europe/Berlim"`), 422, "invalid", "Europe/Berlim"},
-		"the zone of the machine":     {define(`, "zone": "Local"`), 422, "invalid", "Local"},
-		"an end before the start":     {define(`, "start": "2031-01-02T00:00:00Z", "end": "2031-01-01T00:00:00Z"`), 422, "invalid", "is not before end"},
 		"a start that is no time":     {define(`, "start": "tomorrow"`), 422, "invalid", "body.start: expected a time of RFC 3339"},
-		"a start of microseconds":     {define(`, "start": "2031-01-02T00:00:00.000001Z"`), 422, "invalid", "finer than a millisecond"},
 		"a jitter that is a number":   {define(`, "jitter": 90`), 422, "invalid", "body.jitter: expected string"},
 		"a jitter without a unit":     {define(`, "jitter": "90"`), 422, "invalid", "want a duration such as 30s"},
-		"a jitter of an hour":         {define(`, "jitter": "1h"`), 422, "invalid", "jitter"},
-		"a negative start_within":     {define(`, "start_within": "-1s"`), 422, "invalid", "start_within"},
 		"an unknown policy":           {define(`, "missed": "some"`), 422, "invalid", "body.missed: expected value to be one of"},
 		"an unknown overlap":          {define(`, "overlap": "wait"`), 422, "invalid", "body.overlap: expected value to be one of"},
 		"too many made up for":        {define(`, "missed": "all", "missed_most": 501`), 422, "invalid", "body.missed_most: expected number <= 500"},
 		"a long payload of runs":      {post("/schedules", hourly("new", `, "payload": "`+strings.Repeat("ü", 8193)+`"`)), 422, "invalid", "body.payload: expected length <= 8192"},
 		"long headers of runs":        {define(`, "headers": {"a": "` + strings.Repeat("x", 1100) + `"}`), 422, "invalid", "1024"},
-		"an app with a space":         {define(`, "app": "the app"`), 422, "invalid", "app"},
 	}
 }
 
@@ -118,17 +97,11 @@ func badSpans() map[string]bad {
 	fill := func(from, to string) request {
 		return post("/schedules/here:backfill", fmt.Sprintf(`{"from": %q, "to": %q}`, from, to)).by("operate")
 	}
-	now := time.Now().UTC().Format(time.RFC3339)
 	return map[string]bad{
-		"no span":             {post("/schedules/here:backfill", `{}`).by("operate"), 422, "invalid", " is missing"},
-		"half a span":         {post("/schedules/here:backfill", `{"from": "2026-01-01T00:00:00Z"}`).by("operate"), 422, "invalid", `body: property "to" is missing`},
-		"a span of days":      {fill("2026-01-01", "2026-01-02"), 422, "invalid", "body.from: expected a time of RFC 3339"},
-		"a span backwards":    {fill("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"), 422, "invalid", "to must be after from"},
-		"an empty span":       {fill(now, now), 422, "invalid", "to must be after from"},
-		"a span of all times": {fill("0001-01-01T00:00:00Z", now), 422, "invalid", "from is the zero time"},
-		"a span of the future": {fill(now, time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339)), 422, "invalid",
-			"a backfill makes runs for the past only"},
-		"a span of a year":       {fill("2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"), 422, "invalid", "more than 1000 fire times"},
+		"no span":                {post("/schedules/here:backfill", `{}`).by("operate"), 422, "invalid", " is missing"},
+		"half a span":            {post("/schedules/here:backfill", `{"from": "2026-01-01T00:00:00Z"}`).by("operate"), 422, "invalid", `body: property "to" is missing`},
+		"a span of days":         {fill("2026-01-01", "2026-01-02"), 422, "invalid", "body.from: expected a time of RFC 3339"},
+		"a span backwards":       {fill("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"), 422, "invalid", "to must be after from"},
 		"a span of nothing":      {post("/schedules/none:backfill", `{"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"}`).by("operate"), 404, "not_found", `no schedule "none"`},
 		"an unknown field there": {post("/schedules/here:backfill", `{"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z", "all": true}`).by("operate"), 422, "invalid", "body.all: unexpected property"},
 	}
@@ -138,22 +111,10 @@ func TestBadRequestsAboutSchedulesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	_, tag := s.create(hourly("here", ""))
-	for _, table := range []map[string]bad{badSchedules(), badChanges(), badLookUps(), badSpans()} {
-		for name, b := range table {
-			got := s.do(b.request)
-			where := fmt.Sprintf("%s: %s %.80s", name, b.method, b.path)
-			if got.status != b.status || got.Code != b.code || !strings.Contains(got.Detail, b.detail) {
-				t.Errorf("%s:\ngot  %d %s\nwant %d %s: %s", where, got.status, got.text, b.status, b.code, b.detail)
-			}
-			s.isProblem(where, got)
-		}
-	}
+	s.refuses(badSchedules(), badChanges(), badLookUps(), badSpans())
 	list := want[api.Schedules](s, 200, get("/schedules").by("all"))
 	if got := s.do(get("/schedules/here")); len(list.Schedules) != 1 || got.header.Get("ETag") != tag {
 		t.Errorf("a bad request has changed something: %+v", list)
-	}
-	if strings.Contains(s.log.String(), secret) {
-		t.Errorf("the log holds a payload:\n%s", s.log)
 	}
 }
 
@@ -168,14 +129,5 @@ func TestEachFaultOfADefinitionIsNamed(t *testing.T) {
 	}
 	if strings.Join(fields, " ") != "body.name body.app body.cron body.start_within" {
 		t.Errorf("%d %s", got.status, got.text)
-	}
-	for field, text := range map[string]string{
-		"zone": `"cron": "@daily", "zone": "Europe/Berlim"`, "end": `"cron": "@daily", "start": "2031-01-02T00:00:00Z", "end": "2031-01-01T00:00:00Z"`,
-		"jitter": `"cron": "@daily", "jitter": "24h"`, "cron": `"cron": "x", "zone": "Europe/Berlin"`,
-	} {
-		got := s.do(post("/schedules", `{"name": "a", "biz_type": "order.close", `+text+`}`))
-		if len(got.Errors) != 1 || got.Errors[0].Location != "body."+field {
-			t.Errorf("%s: %d %s", field, got.status, got.text)
-		}
 	}
 }

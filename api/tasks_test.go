@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 func TestATaskIsAddedFoundRescheduledAndCancelled(t *testing.T) {
@@ -222,6 +223,26 @@ func TestBizTypesArePausedAndResumed(t *testing.T) {
 	}
 }
 
+// hides wants the same answer to a request about what a token for order.* may not see as about what is not there. Both are pairs of a
+// word in the request and what it stands for. It returns the answer.
+func (s *served) hides(r request, foreign, none []string) reply {
+	s.t.Helper()
+	as := func(pairs []string) reply {
+		r, back := r, slices.Clone(pairs)
+		slices.Reverse(back)
+		in := strings.NewReplacer(pairs...)
+		r.path, r.body = in.Replace(r.path), in.Replace(r.body)
+		got := s.do(r.by("operate"))
+		got.text = strings.NewReplacer(back...).Replace(got.text)
+		return got
+	}
+	theirs, nobodys := as(foreign), as(none)
+	if theirs.status != http.StatusNotFound || nobodys.status != http.StatusNotFound || theirs.text != nobodys.text {
+		s.t.Errorf("%s %s: %d %s\nwant %d %s", r.method, r.path, theirs.status, theirs.text, nobodys.status, nobodys.text)
+	}
+	return nobodys
+}
+
 // Whatever a token for order.* asks, it can't tell a task or biz type of others from one that does not exist.
 func TestForeignBizTypesDoNotExist(t *testing.T) {
 	t.Parallel()
@@ -237,18 +258,7 @@ func TestForeignBizTypesDoNotExist(t *testing.T) {
 		post("/tasks:redrive", `{"biz_type": "TYPE", "dry_run": true}`), get("/biz-types/TYPE"), post("/biz-types/TYPE:pause", ""), post("/biz-types/TYPE:resume", ""),
 		post("/tasks", `{"biz_type": "TYPE", "biz_id": "7", "delay_ms": 1}`),
 	} {
-		as := func(id, bizType string) reply {
-			r := r
-			r.path = strings.NewReplacer("ID", id, "TYPE", bizType).Replace(r.path)
-			r.body = strings.ReplaceAll(r.body, "TYPE", bizType)
-			got := s.do(r.by("operate"))
-			got.text = strings.NewReplacer(id, "ID", bizType, "TYPE").Replace(got.text)
-			return got
-		}
-		foreign, none := as(id, "coupon.remind"), as(gone, "coupon.nothing")
-		if foreign.status != http.StatusNotFound || foreign.text != none.text {
-			t.Errorf("%s %s: %d %s\nwant %d %s", r.method, r.path, foreign.status, foreign.text, none.status, none.text)
-		}
+		s.hides(r, []string{"ID", id, "TYPE", "coupon.remind"}, []string{"ID", gone, "TYPE", "coupon.nothing"})
 	}
 	for _, r := range []request{get("/tasks?biz_id=7"), get("/tasks?status=pending"), get("/stats"), get("/biz-types")} {
 		if got := s.do(r); got.status != http.StatusOK || strings.Contains(got.text, "coupon") || strings.Contains(got.text, id) {
@@ -258,4 +268,54 @@ func TestForeignBizTypesDoNotExist(t *testing.T) {
 	if task := want[api.Task](s, http.StatusOK, get("/tasks/"+id).by("all")); task.Status != "pending" || task.Payload != "secret payload" {
 		t.Errorf("%+v", task)
 	}
+}
+
+func TestRunsOfATaskArePagedAndOutliveItsRow(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	record := func(task tocsin.NewTask, number uint64) string {
+		text := s.add(task)
+		id, err := tocsin.ParseJobID(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for attempt := range 3 {
+			s.record(&store.Run{JobID: id, Type: number, Attempt: attempt + 1, Took: 7, Outcome: "retried", Output: "no answer"})
+		}
+		return text
+	}
+	id, foreign := record(closing.New(1, "", tocsin.In(time.Hour)), 1), record(remind.New(1, "", tocsin.In(time.Hour)), 2)
+	none := s.add(closing.New(2, "", tocsin.In(time.Hour)))
+	check := func() {
+		t.Helper()
+		first := want[api.Runs](s, http.StatusOK, get("/tasks/"+id+"/runs?limit=2"))
+		if len(first.Runs) != 2 || first.Runs[0].Attempt != 3 || first.Runs[0].Output != "no answer" || first.Runs[0].DurationMS != 7 || first.NextCursor == "" {
+			t.Fatalf("%+v", first)
+		}
+		second := want[api.Runs](s, http.StatusOK, get("/tasks/"+id+"/runs?limit=2&cursor="+first.NextCursor))
+		if len(second.Runs) != 1 || second.Runs[0].Attempt != 1 || second.NextCursor != "" {
+			t.Errorf("%+v", second)
+		}
+		for _, wrong := range []string{"/tasks/" + foreign + "/runs", "/tasks/1/runs", "/tasks/9223372036854775807/runs"} {
+			if got := s.do(get(wrong)); got.status != http.StatusNotFound || got.Code != "not_found" {
+				t.Errorf("%s: %d %s", wrong, got.status, got.text)
+			}
+		}
+		if got := s.do(get("/tasks/" + none + "/runs?cursor=" + first.NextCursor)); got.status != http.StatusBadRequest {
+			t.Errorf("a cursor of another task: %d %s", got.status, got.text)
+		}
+		theirs := want[api.Runs](s, http.StatusOK, get("/tasks/"+foreign+"/runs?limit=1").by("all"))
+		told := want[api.Runs](s, http.StatusOK, get("/tasks/"+foreign+"/runs?limit=1&cursor="+theirs.NextCursor))
+		if theirs.NextCursor == "" || len(told.Runs) != 0 || told.NextCursor != "" {
+			t.Errorf("a cursor that is not theirs tells of runs: %+v", told)
+		}
+	}
+	check()
+	if runs := want[api.Runs](s, http.StatusOK, get("/tasks/"+none+"/runs")); runs.Runs == nil || len(runs.Runs) > 0 {
+		t.Errorf("%+v", runs)
+	}
+	if _, err := s.DB.ExecContext(t.Context(), "DELETE FROM "+s.Client.Layout().Table(s.Client.Layout().TableOf(1))); err != nil { // purged
+		t.Fatal(err)
+	}
+	check()
 }
