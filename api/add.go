@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -155,8 +154,6 @@ func whenOf(at *Time, delay *Int) (tocsin.When, error) {
 		return tocsin.When{}, invalid("due_time", "name one of due_time and delay_ms")
 	case at != nil:
 		return tocsin.At(at.Time), nil
-	case *delay > Int(math.MaxInt64/time.Millisecond):
-		return tocsin.When{}, invalid("delay_ms", "delay_ms is more than ten years")
 	}
 	return tocsin.In(time.Duration(*delay) * time.Millisecond), nil
 }

@@ -14,7 +14,13 @@
 package api
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -28,6 +34,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // Config describes an API. The limits must be set: config.APILimits has their defaults and bounds.
@@ -66,16 +73,12 @@ func New(cfg Config) *API {
 	a.metrics = newMetrics(cfg.Registerer)
 	a.huma = humago.New(a.router, describe())
 	a.tasks()
-	a.why()
 	a.runs()
 	a.changes()
-	a.dead()
 	a.bizTypes()
 	a.cluster()
-	a.stats()
 	a.schedules()
 	a.scheduleChanges()
-	a.scheduleActs()
 	open(a.huma.OpenAPI())
 	text := sync.OnceValues(a.OpenAPI)
 	a.router.HandleFunc("GET /v1/openapi.yaml", func(w http.ResponseWriter, r *http.Request) {
@@ -118,3 +121,104 @@ func (a *API) OpenAPI() ([]byte, error) { return a.huma.OpenAPI().YAML() }
 
 // ServeHTTP answers a request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.front(w, r) }
+
+// backend opens the client, operator and schedules when operations first need them, since the servers may be away when
+// the API starts.
+type backend struct {
+	client opened[*tocsin.Client]
+	people opened[*operator.Operator]
+	timers opened[*schedule.Schedules]
+}
+
+func newBackend(cfg tocsin.Config) *backend {
+	return &backend{
+		client: opened[*tocsin.Client]{open: func(ctx context.Context) (*tocsin.Client, error) { return tocsin.Open(ctx, cfg) }},
+		people: opened[*operator.Operator]{open: func(ctx context.Context) (*operator.Operator, error) { return operator.Open(ctx, cfg) }},
+		timers: opened[*schedule.Schedules]{open: func(ctx context.Context) (*schedule.Schedules, error) { return schedule.Open(ctx, cfg) }},
+	}
+}
+
+func (b *backend) close() error {
+	return errors.Join(b.client.close(), b.people.close(), b.timers.close())
+}
+
+// opened is something that is opened once.
+type opened[T interface{ Close() error }] struct {
+	open func(context.Context) (T, error)
+
+	mu    sync.Mutex
+	ready bool
+	value T
+}
+
+// get opens it, unless it is open. While one caller opens it, others wait.
+func (o *opened[T]) get(ctx context.Context) (T, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ready {
+		return o.value, nil
+	}
+	if err := ctx.Err(); err != nil { // it waited for others, who did not succeed
+		return o.value, err
+	}
+	value, err := o.open(ctx)
+	if err == nil {
+		o.value, o.ready = value, true
+	}
+	return value, err
+}
+
+func (o *opened[T]) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.ready {
+		return nil
+	}
+	return o.value.Close()
+}
+
+// The times and sizes of a connection, beside Config.
+const (
+	headerWithin = 10 * time.Second
+	bodyWithin   = 30 * time.Second
+	idleWithin   = 2 * time.Minute
+	writeWithin  = 10 * time.Second // after the operation's time-out
+	maxHeader    = 16 << 10
+)
+
+// Serve answers requests until ctx ends. Then it takes no more, gives those in hand Config.Drain to end, and closes the
+// API. cfg is nil for plain text.
+func (a *API) Serve(ctx context.Context, l net.Listener, cfg *tls.Config) error {
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	s := &http.Server{
+		BaseContext: func(net.Listener) context.Context { return work },
+		Handler:     a, TLSConfig: cfg, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: bodyWithin + a.cfg.Timeout + writeWithin,
+		IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
+		ErrorLog: log.New(io.Discard, "", 0), // strangers' handshakes and broken connections
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		bounded, cancel := context.WithTimeout(work, a.cfg.Drain)
+		defer cancel()
+		_ = s.Shutdown(bounded)
+		end() // what is still in hand is cut off
+	})
+	var err error
+	if cfg == nil {
+		err = s.Serve(l)
+	} else {
+		err = s.ServeTLS(l, "", "")
+	}
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	end()
+	err = errors.Join(err, s.Close())
+	a.inHand.Wait()
+	return errors.Join(err, a.Close())
+}

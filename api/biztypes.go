@@ -13,7 +13,10 @@ import (
 func (a *API) bizTypes() {
 	register(a, operation{
 		id: "list_biz_types", method: http.MethodGet, path: "/biz-types", tag: "biz types", needs: apitoken.Read, connects: true, summary: "List the biz types that the token is for",
-	}, a.listBizTypes)
+	}, func(ctx context.Context, c *call, _ *struct{}) (BizTypes, error) {
+		seen, err := a.seenTypes(ctx, c)
+		return BizTypes{seen}, err
+	})
 	register(a, operation{
 		id: "get_biz_type", method: http.MethodGet, path: "/biz-types/{name}", tag: "biz types", needs: apitoken.Read, connects: true, summary: "Get a biz type",
 		errors: []int{http.StatusNotFound},
@@ -108,11 +111,6 @@ func (a *API) seenTypes(ctx context.Context, c *call) ([]BizType, error) {
 		}
 	}
 	return seen, err
-}
-
-func (a *API) listBizTypes(ctx context.Context, c *call, _ *struct{}) (BizTypes, error) {
-	seen, err := a.seenTypes(ctx, c)
-	return BizTypes{seen}, err
 }
 
 func (a *API) getBizType(ctx context.Context, c *call, in *byName) (BizType, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/operator"
 )
 
-// changes registers the operations that cancel and reschedule tasks.
+// changes registers the operations that cancel, reschedule, redrive and bury tasks.
 func (a *API) changes() {
 	register(a, operation{
 		id: "cancel_task", method: http.MethodPost, path: "/tasks/{id}:cancel", tag: "tasks", needs: apitoken.Write,
@@ -19,7 +19,9 @@ func (a *API) changes() {
 		about: "Cancels a task that has not ended, and returns it. A delivery that is under way settles nothing any more, and its callback is cut off within about two seconds; " +
 			"of a strict biz type nothing is changed then (in_delivery). A task that is cancelled already is returned as it is.",
 		errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.cancelTask)
+	}, func(ctx context.Context, c *call, in *ByTask) (Task, error) {
+		return a.change(ctx, c, *in, "cancelled", (*tocsin.Client).Cancel)
+	})
 	register(a, operation{
 		id: "reschedule_task", method: http.MethodPost, path: "/tasks/{id}:reschedule", tag: "tasks", needs: apitoken.Write,
 		summary: "Give a task another time",
@@ -31,13 +33,36 @@ func (a *API) changes() {
 		summary: "Cancel the tasks of a biz type that are about a biz_id or key",
 		about:   "Cancels those that have not ended, as cancel_task does, and counts them. If there are none, the answer is 200 with zeros.",
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
-	}, a.cancelTasks)
+	}, func(ctx context.Context, c *call, in *struct{ Body Subject }) (Changed, error) {
+		return a.changeOf(ctx, c, in.Body, (*tocsin.Client).Cancel)
+	})
 	register(a, operation{
 		id: "reschedule_tasks", method: http.MethodPost, path: "/tasks:reschedule", tag: "tasks", needs: apitoken.Write,
 		summary: "Give the tasks of a biz type that are about a biz_id or key another time",
 		about:   "Reschedules those that have not ended, as reschedule_task does, and counts them. If there are none, the answer is 200 with zeros.",
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 	}, a.rescheduleTasks)
+	register(a, operation{
+		id: "redrive_task", method: http.MethodPost, path: "/tasks/{id}:redrive", tag: "tasks", needs: apitoken.Operate, connects: true,
+		summary: "Deliver a dead task once more",
+		about: "Makes a dead task pending and due at once, and returns it. Its attempts begin anew, and so does its idempotency key, the webhook-id of callbacks, " +
+			"unless same_key is set.",
+		errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.redriveTask)
+	register(a, operation{
+		id: "bury_task", method: http.MethodPost, path: "/tasks/{id}:bury", tag: "tasks", needs: apitoken.Operate, connects: true,
+		summary: "Give a task up",
+		about:   "Makes a task dead that has not ended, and returns it. A delivery that is under way goes on, and may still complete it; of a strict biz type nothing is changed then (in_delivery).",
+		errors:  []int{http.StatusNotFound, http.StatusConflict},
+	}, a.buryTask)
+	register(a, operation{
+		id: "redrive_tasks", method: http.MethodPost, path: "/tasks:redrive", tag: "tasks", needs: apitoken.Operate, connects: true,
+		summary: "Deliver all dead tasks of a biz type once more",
+		about: "Redrives the dead tasks of a biz type, or with all those of every biz type that the token is for, as far as the other fields name them. Tasks that a restore of a database made dead, " +
+			"or found dead, may have been delivered before: they are redriven only with restored. With dry_run it counts up to 10000; if there may be more, complete is false. If limit or the time-out of " +
+			"the request ends it, or a server is away, what was redriven stays redriven, and complete is false: send the request again for the rest.",
+		errors: []int{http.StatusNotFound},
+	}, a.redriveTasks)
 }
 
 // Subject is what tasks are about.
@@ -77,10 +102,6 @@ func (s Subject) ref(c *call) (ref tocsin.Ref, err error) {
 		return ref, invalid("biz_id", "biz_id is above 2^64-1")
 	}
 	return of.Of(id), nil
-}
-
-func (a *API) cancelTasks(ctx context.Context, c *call, in *struct{ Body Subject }) (Changed, error) {
-	return a.changeOf(ctx, c, in.Body, (*tocsin.Client).Cancel)
 }
 
 func (a *API) rescheduleTasks(ctx context.Context, c *call, in *struct{ Body SubjectTime }) (Changed, error) {
@@ -126,23 +147,19 @@ func (t NewTime) change() (changing, error) {
 	}, err
 }
 
-func (a *API) cancelTask(ctx context.Context, c *call, in *byID) (Task, error) {
-	return a.change(ctx, c, *in, "cancelled", (*tocsin.Client).Cancel)
-}
-
 func (a *API) rescheduleTask(ctx context.Context, c *call, in *struct {
-	ID   ID `path:"id" doc:"The task's job_id"`
+	ByTask
 	Body NewTime
 }) (Task, error) {
 	do, err := in.Body.change()
 	if err != nil {
 		return Task{}, err
 	}
-	return a.change(ctx, c, byID{in.ID}, "rescheduled", do)
+	return a.change(ctx, c, in.ByTask, "rescheduled", do)
 }
 
 // change changes a task that has not ended, and returns it.
-func (a *API) change(ctx context.Context, c *call, in byID, done string, do changing) (task Task, err error) {
+func (a *API) change(ctx context.Context, c *call, in ByTask, done string, do changing) (task Task, err error) {
 	client, info, err := a.visible(ctx, c, in)
 	if err != nil {
 		return task, err
@@ -167,31 +184,6 @@ func (a *API) change(ctx context.Context, c *call, in byID, done string, do chan
 	return task, nil
 }
 
-// dead registers the operations that redrive and bury tasks.
-func (a *API) dead() {
-	register(a, operation{
-		id: "redrive_task", method: http.MethodPost, path: "/tasks/{id}:redrive", tag: "tasks", needs: apitoken.Operate, connects: true,
-		summary: "Deliver a dead task once more",
-		about: "Makes a dead task pending and due at once, and returns it. Its attempts begin anew, and so does its idempotency key, the webhook-id of callbacks, " +
-			"unless same_key is set.",
-		errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.redriveTask)
-	register(a, operation{
-		id: "bury_task", method: http.MethodPost, path: "/tasks/{id}:bury", tag: "tasks", needs: apitoken.Operate, connects: true,
-		summary: "Give a task up",
-		about:   "Makes a task dead that has not ended, and returns it. A delivery that is under way goes on, and may still complete it; of a strict biz type nothing is changed then (in_delivery).",
-		errors:  []int{http.StatusNotFound, http.StatusConflict},
-	}, a.buryTask)
-	register(a, operation{
-		id: "redrive_tasks", method: http.MethodPost, path: "/tasks:redrive", tag: "tasks", needs: apitoken.Operate, connects: true,
-		summary: "Deliver all dead tasks of a biz type once more",
-		about: "Redrives the dead tasks of a biz type, or with all those of every biz type that the token is for, as far as the other fields name them. Tasks that a restore of a database made dead, " +
-			"or found dead, may have been delivered before: they are redriven only with restored. With dry_run it counts up to 10000; if there may be more, complete is false. If limit or the time-out of " +
-			"the request ends it, or a server is away, what was redriven stays redriven, and complete is false: send the request again for the rest.",
-		errors: []int{http.StatusNotFound},
-	}, a.redriveTasks)
-}
-
 // Burial is the reason why a task is buried.
 type Burial struct {
 	Reason string `json:"reason,omitempty" maxLength:"255" doc:"For the task's last_error" example:"the order is void"`
@@ -203,10 +195,10 @@ type Revival struct {
 }
 
 func (a *API) redriveTask(ctx context.Context, c *call, in *struct {
-	ID   ID `path:"id" doc:"The task's job_id"`
+	ByTask
 	Body *Revival
 }) (Task, error) {
-	return a.rewrite(ctx, c, byID{in.ID}, "redriven", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) {
+	return a.rewrite(ctx, c, in.ByTask, "redriven", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) {
 		if in.Body != nil && in.Body.SameKey {
 			return o.RedriveSameKey(ctx, id)
 		}
@@ -215,18 +207,18 @@ func (a *API) redriveTask(ctx context.Context, c *call, in *struct {
 }
 
 func (a *API) buryTask(ctx context.Context, c *call, in *struct {
-	ID   ID `path:"id" doc:"The task's job_id"`
+	ByTask
 	Body *Burial
 }) (Task, error) {
 	reason := "buried by " + c.token.Name
 	if in.Body != nil {
 		reason = cmp.Or(in.Body.Reason, reason)
 	}
-	return a.rewrite(ctx, c, byID{in.ID}, "buried", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) { return o.Bury(ctx, id, reason) })
+	return a.rewrite(ctx, c, in.ByTask, "buried", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) { return o.Bury(ctx, id, reason) })
 }
 
 // rewrite changes a task, and returns it.
-func (a *API) rewrite(ctx context.Context, c *call, in byID, done string, write func(*operator.Operator, tocsin.JobID) (tocsin.Info, error)) (task Task, err error) {
+func (a *API) rewrite(ctx context.Context, c *call, in ByTask, done string, write func(*operator.Operator, tocsin.JobID) (tocsin.Info, error)) (task Task, err error) {
 	_, info, err := a.visible(ctx, c, in)
 	if err != nil {
 		return task, err

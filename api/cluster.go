@@ -5,13 +5,12 @@ import (
 	"net/http"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
-// cluster registers the operations that show nodes and tables. They are of all biz types at once, so a token for some of
-// them may not ask.
+// cluster registers the operations that show nodes and tables, and count tasks. Nodes and tables are of all biz types at once, so a
+// token for some of them may not ask.
 func (a *API) cluster() {
 	register(a, operation{
 		id: "list_nodes", method: http.MethodGet, path: "/cluster/nodes", tag: "cluster", needs: apitoken.Read, connects: true, allTypes: true,
@@ -23,6 +22,11 @@ func (a *API) cluster() {
 		summary: "Say which nodes own which tables",
 		about:   "With counts also the tasks that wait there, which reads an index of every table.",
 	}, a.listTables)
+	register(a, operation{
+		id: "get_stats", method: http.MethodGet, path: "/stats", tag: "cluster", needs: apitoken.Read, connects: true, summary: "Count tasks by biz type and status",
+		about: "Counts about 10000 tasks of each status, those of all biz types together: if there are more, the status is in at_least. For watching, use the metrics " +
+			"of the nodes.",
+	}, a.getStats)
 }
 
 // groupQuery names groups.
@@ -91,20 +95,16 @@ func unasked(err error) error {
 func groupOf(g operator.Group) NodeGroup {
 	out := NodeGroup{Group: g.Group, Nodes: []Node{}}
 	for _, n := range g.Nodes {
-		out.Nodes = append(out.Nodes, nodeOf(n))
+		out.Nodes = append(out.Nodes, Node{
+			ID: n.ID, Mode: n.Mode, Version: n.Info.Version, Weight: n.Weight, Tables: n.Tables, Wanted: n.Wanted, LeaseMS: n.TTL.Milliseconds(),
+			Leaving: n.Leaving, Started: timeOf(n.Info.Started), Listen: n.Info.Listen, BizTypes: append([]string{}, n.Info.Types...), Lacks: n.Info.Lacks,
+			NewerPayloads: n.Info.Newer, Misses: n.Misses,
+		})
 	}
 	for _, f := range g.Faults {
 		out.Faults = append(out.Faults, f.Is+"; to mend it, "+f.Fix)
 	}
 	return out
-}
-
-func nodeOf(n assign.NodeState) Node {
-	return Node{
-		ID: n.ID, Mode: n.Mode, Version: n.Info.Version, Weight: n.Weight, Tables: n.Tables, Wanted: n.Wanted, LeaseMS: n.TTL.Milliseconds(),
-		Leaving: n.Leaving, Started: timeOf(n.Info.Started), Listen: n.Info.Listen, BizTypes: append([]string{}, n.Info.Types...), Lacks: n.Info.Lacks,
-		NewerPayloads: n.Info.Newer, Misses: n.Misses,
-	}
 }
 
 // TableShare is the tables of one node.
@@ -147,15 +147,6 @@ func (a *API) listTables(ctx context.Context, c *call, in *tablesQuery) (out Tab
 		out.Groups = append(out.Groups, group)
 	}
 	return out, nil
-}
-
-// stats registers the operation that counts tasks.
-func (a *API) stats() {
-	register(a, operation{
-		id: "get_stats", method: http.MethodGet, path: "/stats", tag: "cluster", needs: apitoken.Read, connects: true, summary: "Count tasks by biz type and status",
-		about: "Counts about 10000 tasks of each status, those of all biz types together: if there are more, the status is in at_least. For watching, use the metrics " +
-			"of the nodes.",
-	}, a.getStats)
 }
 
 // Counts are the tasks of a biz type by status.

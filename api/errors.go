@@ -46,7 +46,10 @@ var known = []struct {
 // problemOf returns what the caller is told of an error.
 func problemOf(err error) *Problem {
 	if over := (*tocsin.InsertLimitError)(nil); errors.As(err, &over) {
-		return overLimit(over)
+		if over.After == 0 { // it never fits
+			return invalid("tasks", "%s", over)
+		}
+		return problem(http.StatusTooManyRequests, "insert_limit", "%s", over).after(int(math.Ceil(over.After.Seconds())))
 	}
 	for _, k := range known {
 		if !errors.Is(err, k.err) {
@@ -72,16 +75,8 @@ func problemOf(err error) *Problem {
 	return problem(http.StatusServiceUnavailable, "unavailable", "a database server refused, or is busy: repeat the request later; the node's log has the cause").after(retrySoon)
 }
 
-// overLimit is the answer to an add that is over the limit of inserts of its biz type.
-func overLimit(over *tocsin.InsertLimitError) *Problem {
-	if over.After == 0 {
-		return invalid("tasks", "%s", over)
-	}
-	return problem(http.StatusTooManyRequests, "insert_limit", "%s", over).after(int(math.Ceil(over.After.Seconds())))
-}
-
 // noTask is the answer for a task that is not there, and for one of a biz type that the token is not for.
-func noTask(id tocsin.JobID) *Problem {
+func noTask(id string) *Problem {
 	return problem(http.StatusNotFound, "not_found", "there is no task %s that you may see", id)
 }
 

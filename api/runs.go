@@ -31,7 +31,7 @@ func (a *API) runs() {
 
 // runsQuery says which runs of a task to list.
 type runsQuery struct {
-	ID     ID     `path:"id" doc:"The task's job_id"`
+	ByTask
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Runs of a page at most"`
 	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the page before"`
 }
@@ -72,16 +72,9 @@ type Runs struct {
 }
 
 func (a *API) listTaskRuns(ctx context.Context, c *call, in *runsQuery) (page Runs, err error) {
-	id, err := byID{in.ID}.jobID()
-	if err != nil {
-		return page, err
-	}
-	client, err := a.backend.client.get(ctx)
-	if err != nil {
-		return page, err
-	}
-	_, gone := a.read(ctx, c, client, id) // the row may have been purged: then the biz type is read from the runs
-	if p := (*Problem)(nil); gone != nil && !errors.As(gone, &p) || id.Table() >= client.Layout().Total() {
+	client, info, gone := a.visible(ctx, c, in.ByTask) // the row may have been purged: then the biz type is read from the runs
+	id := info.JobID
+	if p := (*Problem)(nil); client == nil || gone != nil && !errors.As(gone, &p) || id.Table() >= client.Layout().Total() {
 		return page, gone
 	}
 	page, err = a.pageOfRuns(ctx, c, operator.RunsQuery{JobID: id, Limit: in.Limit}, in.Cursor, "runs of "+id.String())

@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/schedule"
@@ -22,7 +26,10 @@ func (a *API) schedules() {
 	registerWhole(a, operation{
 		id: "get_schedule", method: http.MethodGet, path: "/schedules/{name}", tag: "schedules", needs: apitoken.Read,
 		summary: "Get a schedule", errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, a.getSchedule)
+	}, func(ctx context.Context, c *call, in *BySchedule) (*TaggedSchedule, error) {
+		_, found, err := a.timer(ctx, c, *in)
+		return taggedOf(found), err
+	})
 	register(a, operation{
 		id: "list_fire_times", method: http.MethodGet, path: "/schedules/{name}/next", tag: "schedules", needs: apitoken.Read,
 		summary: "List the next fire times of a schedule",
@@ -109,14 +116,6 @@ func (a *API) timer(ctx context.Context, c *call, of BySchedule) (timers *schedu
 	return timers, found, nil
 }
 
-func (a *API) getSchedule(ctx context.Context, c *call, in *BySchedule) (*TaggedSchedule, error) {
-	_, found, err := a.timer(ctx, c, *in)
-	if err != nil {
-		return nil, err
-	}
-	return taggedOf(found), nil
-}
-
 // FireTimes are fire times of a schedule.
 type FireTimes struct {
 	State ScheduleState `json:"state" doc:"Of the schedule: unless it is active, no runs are made for these times"`
@@ -133,4 +132,179 @@ func (a *API) listFireTimes(ctx context.Context, c *call, in *struct {
 	}
 	fires, err := found.Following(found.ReadAt, in.N)
 	return FireTimes{ScheduleState(found.State), fireTimesOf(fires)}, err
+}
+
+// Duration is a length of time as a policy file has it: 90s, 10m, 24h.
+type Duration string
+
+// Schema describes a Duration, for huma.
+func (Duration) Schema(huma.Registry) *huma.Schema {
+	longest := 64
+	return &huma.Schema{Type: "string", MaxLength: &longest, Examples: []any{"90s"}}
+}
+
+// read reads a length; 0 for "".
+func (d Duration) read(field string) (into biztype.Duration, err error) {
+	if d == "" {
+		return 0, nil
+	}
+	if into.UnmarshalText([]byte(d)) != nil {
+		return 0, invalid(field, "want a duration such as 30s, 10m or 24h")
+	}
+	return into, nil
+}
+
+// durationOf writes a length; "" for 0.
+func durationOf(d biztype.Duration) Duration {
+	if d == 0 {
+		return ""
+	}
+	return Duration(d.String())
+}
+
+// ScheduleState says whether a schedule makes runs.
+type ScheduleState string
+
+// Schema describes a ScheduleState, for huma.
+func (ScheduleState) Schema(r huma.Registry) *huma.Schema {
+	return oneOf(r, "ScheduleState", string(schedule.Active), string(schedule.Inactive), string(schedule.Paused), string(schedule.Ended))
+}
+
+// ScheduleDefinition is a schedule as people write it. Its fields are those of a YAML file of schedules.
+type ScheduleDefinition struct {
+	Name string `json:"name,omitempty" minLength:"1" maxLength:"64" doc:"That of the path: it never changes" example:"report.daily"`
+	ScheduleFields
+}
+
+// NewSchedule is the definition of a schedule to be created.
+type NewSchedule struct {
+	Name string `json:"name" minLength:"1" maxLength:"64" doc:"Small letters, digits, dots, hyphens and underscores; no other schedule of the cluster has it. It never changes" example:"report.daily"`
+	ScheduleFields
+}
+
+// ScheduleFields are a definition without the name.
+type ScheduleFields struct {
+	App            string            `json:"app,omitempty" maxLength:"64" doc:"Whose it is, for people" example:"billing"`
+	BizType        string            `json:"biz_type" minLength:"1" maxLength:"64" doc:"Of its runs" example:"report.make"`
+	BizID          ID                `json:"biz_id,omitempty" doc:"What its runs are about: this, or key. It never changes"`
+	Key            string            `json:"key,omitempty" maxLength:"64" doc:"Business key of its runs; without biz_id and key it is the name. It never changes"`
+	Cron           string            `json:"cron" minLength:"1" maxLength:"255" doc:"Five fields, @daily and the like, or @every 90s: see docs/schedules.md" example:"0 4 * * *"`
+	Zone           string            `json:"zone,omitempty" maxLength:"64" doc:"IANA name of the time zone of cron; UTC if it is left out" example:"Europe/Berlin"`
+	Start          *Time             `json:"start,omitempty" doc:"No fire time before"`
+	End            *Time             `json:"end,omitempty" doc:"No fire time from then on"`
+	Jitter         Duration          `json:"jitter,omitempty" doc:"Each run is due later by a constant below this, other schedules' runs by others"`
+	Payload        *string           `json:"payload,omitempty" maxLength:"8192" doc:"Text that the handler of each run gets as it is; null, the text, if it is left out"`
+	PayloadVersion Int               `json:"payload_version,omitempty" minimum:"0" doc:"Of the payload, from 2 on: nodes whose handlers know only older ones leave the runs alone"`
+	Headers        map[string]string `json:"headers,omitempty" doc:"Of each run, at most 1024 characters as JSON"`
+	StartWithin    Duration          `json:"start_within,omitempty" doc:"A run that starts later than this is missed; 10m if it is left out"`
+	Missed         string            `json:"missed,omitempty" enum:"skip,once,all" doc:"What becomes of missed runs: they are passed over, the newest is made up for (so if it is left out), or the newest missed_most are"`
+	MissedMost     Int               `json:"missed_most,omitempty" minimum:"0" maximum:"500" doc:"Of missed all; 0: 100"`
+	Overlap        string            `json:"overlap,omitempty" enum:"allow,skip,queue,replace" doc:"What becomes of a run while an earlier one is open: it starts (so if it is left out), is skipped, waits, or replaces that one"`
+	PauseAfter     Int               `json:"pause_after,omitempty" minimum:"0" maximum:"1000000" doc:"Failed runs in a row that pause it; 0: never"`
+}
+
+// definition reads a definition, if the caller may use its biz type.
+func (d ScheduleDefinition) definition(c *call) (def schedule.Definition, err error) {
+	if !c.sees(d.BizType) {
+		return def, noType(d.BizType)
+	}
+	def = schedule.Definition{
+		Name: d.Name, App: d.App, BizType: d.BizType, Key: d.Key, Cron: d.Cron, Zone: d.Zone, Start: d.Start.orZero(), End: d.End.orZero(), Payload: nullPayload,
+		PayloadVersion: int(d.PayloadVersion), Headers: d.Headers, Missed: schedule.Missed(d.Missed), MissedMost: int(d.MissedMost), Overlap: schedule.Overlap(d.Overlap), PauseAfter: int(d.PauseAfter),
+	}
+	if d.Payload != nil {
+		def.Payload = *d.Payload
+	}
+	if d.BizID != "" {
+		if def.BizID, err = d.BizID.number(); err != nil {
+			return def, invalid("biz_id", "biz_id is above 2^64-1")
+		}
+	}
+	if def.Jitter, err = d.Jitter.read("jitter"); err != nil {
+		return def, err
+	}
+	if def.StartWithin, err = d.StartWithin.read("start_within"); err != nil {
+		return def, err
+	}
+	return def, faults(def)
+}
+
+// faults is a problem that names each field that is wrong; nil if none is.
+func faults(d schedule.Definition) error {
+	found := d.Faults()
+	if len(found) == 0 {
+		return nil
+	}
+	p := problem(http.StatusUnprocessableEntity, "invalid", "%s", found[0].Err)
+	for _, f := range found {
+		p.Errors = append(p.Errors, Fault{Location: "body." + f.Field, Message: line(f.Err.Error())})
+	}
+	return p
+}
+
+// orZero is the zero time for nil.
+func (t *Time) orZero() time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+func definitionOf(d schedule.Definition) ScheduleDefinition {
+	out := ScheduleDefinition{d.Name, ScheduleFields{
+		App: d.App, BizType: d.BizType, Key: d.Key, Cron: d.Cron, Zone: d.Zone, Start: timeOf(d.Start), End: timeOf(d.End),
+		Jitter: durationOf(d.Jitter), Payload: &d.Payload, PayloadVersion: Int(d.PayloadVersion), Headers: d.Headers, StartWithin: durationOf(d.StartWithin), Missed: string(d.Missed),
+		MissedMost: Int(d.MissedMost), Overlap: string(d.Overlap), PauseAfter: Int(d.PauseAfter),
+	}}
+	if d.BizID != 0 {
+		out.BizID = idOf(d.BizID)
+	}
+	return out
+}
+
+// Schedule is a schedule as it stands in its database.
+type Schedule struct {
+	Definition ScheduleDefinition `json:"definition" doc:"With the defaults filled in: change it, and send it by PUT"`
+	ID         ID                 `json:"schedule_id"`
+	State      ScheduleState      `json:"state" doc:"active: makes runs; inactive: was deactivated; paused: after failed runs; ended: no fire time is left"`
+	Reason     string             `json:"reason,omitempty" doc:"Why it is paused or has ended"`
+	Revision   int64              `json:"revision" doc:"Grows with each change"`
+	NextFire   *Time              `json:"next_fire,omitempty" doc:"First fire time whose run is not made yet; left out unless it is active"`
+	MadeUntil  Time               `json:"made_until" doc:"Runs of fire times up to this are made or passed over"`
+	Anchor     Time               `json:"anchor" doc:"When it was activated: @every counts from this"`
+	Failures   int                `json:"failures" doc:"Failed runs in a row"`
+	Made       int64              `json:"made" doc:"Runs made for fire times"`
+	PassedOver int64              `json:"passed_over" doc:"Fire times that were missed, and no run was made for"`
+	Created    Time               `json:"created"`
+	Modified   Time               `json:"modified"`
+}
+
+func scheduleOf(s schedule.Schedule) Schedule {
+	return Schedule{
+		Definition: definitionOf(s.Definition), ID: idOf(uint64(s.ID)), State: ScheduleState(s.State), Reason: s.Reason, Revision: int64(s.Revision),
+		NextFire: timeOf(s.NextFire), MadeUntil: Time{s.MadeUntil}, Anchor: Time{s.Anchor}, Failures: s.Failures,
+		Made: int64(s.Made), PassedOver: int64(s.PassedOver), Created: Time{s.Created}, Modified: Time{s.Modified},
+	}
+}
+
+// TaggedSchedule is the answer of an operation on one schedule.
+type TaggedSchedule struct {
+	ETag string `header:"ETag" doc:"For the If-Match of a change"`
+	Body Schedule
+}
+
+func taggedOf(s schedule.Schedule) *TaggedSchedule { return &TaggedSchedule{tagOf(s), scheduleOf(s)} }
+
+// FireTime is one fire time.
+type FireTime struct {
+	FireTime Time `json:"fire_time"`
+	DueTime  Time `json:"due_time" doc:"When its run is due: later by the jitter"`
+}
+
+func fireTimesOf(fires []schedule.Fire) []FireTime {
+	all := make([]FireTime, len(fires))
+	for i, f := range fires {
+		all[i] = FireTime{Time{f.Time}, Time{f.Due}}
+	}
+	return all
 }

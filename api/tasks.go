@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/operator"
 )
 
-// tasks registers the operations that add and look up tasks.
+// tasks registers the operations that add tasks, look them up and explain them.
 func (a *API) tasks() {
 	registerWhole(a, operation{
 		id: "add_task", method: http.MethodPost, path: "/tasks", tag: "tasks", needs: apitoken.Write, status: http.StatusCreated,
@@ -38,44 +38,53 @@ func (a *API) tasks() {
 		id: "get_task", method: http.MethodGet, path: "/tasks/{id}", tag: "tasks", needs: apitoken.Read,
 		summary: "Get a task", errors: []int{http.StatusNotFound},
 	}, a.getTask)
+	register(a, operation{
+		id: "explain_task", method: http.MethodGet, path: "/tasks/{id}/why", tag: "tasks", needs: apitoken.Read, connects: true,
+		summary: "Say where a task is and what it waits for",
+		about: "Reads the row, the policies, etcd or the node tables, and the status pages of the nodes that may have the task, as `tocsin task why` does. " +
+			"What could not be asked is named.",
+		errors: []int{http.StatusNotFound},
+	}, a.explainTask)
 }
 
-// byID names a task in a path.
-type byID struct {
+// ByTask names a task in a path.
+type ByTask struct {
 	ID ID `path:"id" doc:"The task's job_id"`
 }
 
 // jobID reads the id. One beyond 63 bits is no task.
-func (in byID) jobID() (tocsin.JobID, error) {
+func (in ByTask) jobID() (tocsin.JobID, error) {
 	id, err := tocsin.ParseJobID(string(in.ID))
 	if err != nil {
-		return 0, problem(http.StatusNotFound, "not_found", "there is no task %s that you may see", in.ID)
+		return 0, noTask(string(in.ID))
 	}
 	return id, nil
 }
 
-// visible reads a task that the caller may see.
-func (a *API) visible(ctx context.Context, c *call, in byID) (client *tocsin.Client, info tocsin.Info, err error) {
+// visible reads a task that the caller may see. The job_id stands beside an error too, unless there is no client.
+func (a *API) visible(ctx context.Context, c *call, in ByTask) (client *tocsin.Client, info tocsin.Info, err error) {
 	c.object = "task " + string(in.ID)
 	id, err := in.jobID()
 	if err != nil {
 		return nil, info, err
 	}
-	if client, err = a.backend.client.get(ctx); err == nil {
-		info, err = a.read(ctx, c, client, id)
+	if client, err = a.backend.client.get(ctx); err != nil {
+		return nil, info, err
 	}
+	info, err = a.read(ctx, c, client, id)
+	info.JobID = id
 	return client, info, err
 }
 
 // read reads a task that the caller may see.
 func (a *API) read(ctx context.Context, c *call, client *tocsin.Client, id tocsin.JobID) (tocsin.Info, error) {
 	if id.Table() >= client.Layout().Total() {
-		return tocsin.Info{}, noTask(id)
+		return tocsin.Info{}, noTask(id.String())
 	}
 	info, err := client.Get(ctx, id)
 	switch {
 	case err != nil && problemOf(err).Status == http.StatusNotFound, err == nil && !c.sees(info.BizType):
-		return tocsin.Info{}, noTask(id)
+		return tocsin.Info{}, noTask(id.String())
 	case err != nil:
 		return info, err
 	}
@@ -83,7 +92,7 @@ func (a *API) read(ctx context.Context, c *call, client *tocsin.Client, id tocsi
 	return info, nil
 }
 
-func (a *API) getTask(ctx context.Context, c *call, in *byID) (task Task, err error) {
+func (a *API) getTask(ctx context.Context, c *call, in *ByTask) (task Task, err error) {
 	_, info, err := a.visible(ctx, c, *in)
 	if err != nil {
 		return task, err
@@ -179,9 +188,7 @@ func (a *API) listIn(ctx context.Context, c *call, in *listQuery) (page Tasks, e
 		return page, err
 	}
 	q := operator.Query{BizType: in.BizType, Sees: c.filter(), After: after, Limit: in.Limit}
-	if err := q.Status.UnmarshalText([]byte(in.Status)); err != nil {
-		return page, problem(http.StatusUnprocessableEntity, "invalid", "status: use pending, claimed, done, cancelled or dead").at("query.status")
-	}
+	_ = q.Status.UnmarshalText([]byte(in.Status)) // it is one
 	found, err := people.FindPage(ctx, q)
 	if page.Incomplete, err = c.incomplete(err, len(found.Tasks) > 0); err != nil {
 		return page, addProblem(err, in.BizType, "")
@@ -194,17 +201,6 @@ func (a *API) listIn(ctx context.Context, c *call, in *listQuery) (page Tasks, e
 		page.NextCursor = cursor(*found.Next, in.filter())
 	}
 	return page, nil
-}
-
-// why registers the operation that explains a task.
-func (a *API) why() {
-	register(a, operation{
-		id: "explain_task", method: http.MethodGet, path: "/tasks/{id}/why", tag: "tasks", needs: apitoken.Read, connects: true,
-		summary: "Say where a task is and what it waits for",
-		about: "Reads the row, the policies, etcd or the node tables, and the status pages of the nodes that may have the task, as `tocsin task why` does. " +
-			"What could not be asked is named.",
-		errors: []int{http.StatusNotFound},
-	}, a.explainTask)
 }
 
 // Explanation says where a task is and what it waits for.
@@ -223,7 +219,7 @@ type Explanation struct {
 	Task     *Task    `json:"task,omitempty" doc:"Left out if its row could not be read"`
 }
 
-func (a *API) explainTask(ctx context.Context, c *call, in *byID) (out Explanation, err error) {
+func (a *API) explainTask(ctx context.Context, c *call, in *ByTask) (out Explanation, err error) {
 	id, err := in.jobID()
 	if err != nil {
 		return out, err
@@ -231,7 +227,7 @@ func (a *API) explainTask(ctx context.Context, c *call, in *byID) (out Explanati
 	answer, err := a.cfg.Cluster.Why(ctx, id, nil, c.filter())
 	switch {
 	case errors.Is(err, tocsin.ErrNotFound), err == nil && answer.State == operator.StateGone:
-		return out, noTask(id)
+		return out, noTask(id.String())
 	case err != nil:
 		return out, err
 	}

@@ -76,9 +76,13 @@ type Status string
 
 // Schema describes a Status, for huma.
 func (Status) Schema(r huma.Registry) *huma.Schema {
-	const name = "Status"
+	return oneOf(r, "Status", "pending", "claimed", "done", "cancelled", "dead")
+}
+
+// oneOf describes, under a name, a text that is one of some.
+func oneOf(r huma.Registry, name string, values ...any) *huma.Schema {
 	if r.Map()[name] == nil {
-		s := &huma.Schema{Type: "string", Enum: []any{"pending", "claimed", "done", "cancelled", "dead"}}
+		s := &huma.Schema{Type: "string", Enum: values}
 		s.PrecomputeMessages()
 		r.Map()[name] = s
 	}
