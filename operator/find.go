@@ -9,6 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -49,7 +50,7 @@ func (o *Operator) Find(ctx context.Context, q Query) ([]tocsin.Info, error) {
 // leave the status meanwhile. A task that enters it, or gets another time, may be in no page or in two.
 func (o *Operator) FindPage(ctx context.Context, q Query) (Page, error) {
 	if q.Limit < 1 || q.Limit > MaxFound {
-		return Page{}, refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxFound)
+		return Page{}, client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxFound)
 	}
 	policies, err := biztype.Load(ctx, o.cfg)
 	if err != nil {

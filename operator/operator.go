@@ -17,10 +17,10 @@ package operator
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -69,7 +69,7 @@ func numbers(policies []biztype.Policy, name string, sees func(string) bool) ([]
 		}
 	}
 	if name != "" && len(only) == 0 {
-		return nil, refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: `tocsin biz list` names those that are applied", name)
+		return nil, client.Refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: `tocsin biz list` names those that are applied", name)
 	}
 	return only, nil
 }
@@ -79,16 +79,3 @@ var ErrStatus = errors.New("the task's status does not allow it")
 
 // Partial is the error beside an incomplete result. Its text has what went wrong on each server.
 type Partial = store.Partial
-
-// refusal is an error of one line that is a kind of error.
-type refusal struct {
-	kind error
-	text string
-}
-
-func (r refusal) Error() string { return r.text }
-func (r refusal) Unwrap() error { return r.kind }
-
-func refuse(kind error, format string, args ...any) error {
-	return refusal{kind, fmt.Sprintf(format, args...)}
-}

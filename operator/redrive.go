@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -36,7 +37,7 @@ const onlyDead = "only a dead task can be redriven"
 func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (tocsin.Info, error) {
 	info, err := o.rewrite(ctx, id, func() (bool, error) { return o.tables.Bury(ctx, id, reason) }, "only a task that is not final can be buried")
 	if errors.Is(err, ErrStatus) && info.Status == tocsin.Claimed {
-		err = refuse(tocsin.ErrInDelivery, "task %s is in delivery, and biz type %s is strict: nothing is changed, try again later", id, info.BizType)
+		err = client.Refuse(tocsin.ErrInDelivery, "task %s is in delivery, and biz type %s is strict: nothing is changed, try again later", id, info.BizType)
 	}
 	return info, err
 }
@@ -45,7 +46,7 @@ func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (to
 func (o *Operator) rewrite(ctx context.Context, id tocsin.JobID, write func() (bool, error), unfit string) (tocsin.Info, error) {
 	server := o.tables.ServerOf(id.Table())
 	if server < 0 || id == 0 {
-		return tocsin.Info{}, refuse(tocsin.ErrNotFound, "no task %s", id)
+		return tocsin.Info{}, client.Refuse(tocsin.ErrNotFound, "no task %s", id)
 	}
 	written, err := write()
 	if err != nil {
@@ -56,13 +57,13 @@ func (o *Operator) rewrite(ctx context.Context, id tocsin.JobID, write func() (b
 		return tocsin.Info{}, err
 	}
 	if len(rows) == 0 {
-		return tocsin.Info{}, refuse(tocsin.ErrNotFound, "no task %s in %s on %s", id,
+		return tocsin.Info{}, client.Refuse(tocsin.ErrNotFound, "no task %s in %s on %s", id,
 			o.tables.Layout().Table(id.Table()), o.tables.Servers()[server])
 	}
 	policies, err := biztype.Load(ctx, o.cfg)
 	info := o.info(policies, rows[0])
 	if err == nil && !written {
-		err = refuse(ErrStatus, "task %s is %s: %s", id, info.Status, unfit)
+		err = client.Refuse(ErrStatus, "task %s is %s: %s", id, info.Status, unfit)
 	}
 	return info, err
 }
@@ -98,15 +99,15 @@ type Redriven struct {
 func (q *DeadQuery) check() error {
 	switch now := time.Now(); {
 	case q.Since.After(now):
-		return refuse(tocsin.ErrInvalid, "since %s is in the future: no task has died since", q.Since.UTC().Format(time.RFC3339))
+		return client.Refuse(tocsin.ErrInvalid, "since %s is in the future: no task has died since", q.Since.UTC().Format(time.RFC3339))
 	case !q.Until.IsZero() && q.Since.After(q.Until):
-		return refuse(tocsin.ErrInvalid, "since %s is after until %s: swap them", q.Since.UTC().Format(time.RFC3339), q.Until.UTC().Format(time.RFC3339))
+		return client.Refuse(tocsin.ErrInvalid, "since %s is after until %s: swap them", q.Since.UTC().Format(time.RFC3339), q.Until.UTC().Format(time.RFC3339))
 	case q.Limit < 0:
-		return refuse(tocsin.ErrInvalid, "limit %d: use 1 or more", q.Limit)
+		return client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 or more", q.Limit)
 	case q.PerSecond < 0:
-		return refuse(tocsin.ErrInvalid, "per second %d: use 1 or more", q.PerSecond)
+		return client.Refuse(tocsin.ErrInvalid, "per second %d: use 1 or more", q.PerSecond)
 	case !utf8.ValidString(q.Error) || utf8.RuneCountInString(q.Error) > tocsin.MaxError:
-		return refuse(tocsin.ErrInvalid, "error: use a part of the last error, at most %d characters of UTF-8", tocsin.MaxError)
+		return client.Refuse(tocsin.ErrInvalid, "error: use a part of the last error, at most %d characters of UTF-8", tocsin.MaxError)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -41,9 +42,9 @@ type RunsQuery = store.RunsQuery
 func (o *Operator) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 	switch {
 	case q.Limit < 1 || q.Limit > MaxRuns:
-		return nil, refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxRuns)
+		return nil, client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxRuns)
 	case (q.JobID == 0) == (q.Schedule == 0):
-		return nil, refuse(tocsin.ErrInvalid, "name a job_id or a schedule_id")
+		return nil, client.Refuse(tocsin.ErrInvalid, "name a job_id or a schedule_id")
 	}
 	found, err := o.tables.Runs(ctx, q)
 	if err != nil || len(found) == 0 {

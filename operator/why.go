@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -58,7 +59,7 @@ func (v View) Why(ctx context.Context, id tocsin.JobID, ask []string, sees func(
 func (v View) inquire(id tocsin.JobID) (*inquiry, error) {
 	layout := v.Tables.Layout
 	if id.Table() >= layout.Total() {
-		return nil, refuse(tocsin.ErrNotFound, "no task %s: it names table %d, and the layout of the config, %s, has none of that number", id, id.Table(), layout)
+		return nil, client.Refuse(tocsin.ErrNotFound, "no task %s: it names table %d, and the layout of the config, %s, has none of that number", id, id.Table(), layout)
 	}
 	db, err := store.Open(v.Tables)
 	if err != nil {

@@ -218,7 +218,7 @@ func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRu
 	return after, changes, err
 }
 
-func exists(name string) error { return refuse(ErrExists, "there is a schedule %q", name) }
+func exists(name string) error { return client.Refuse(ErrExists, "there is a schedule %q", name) }
 
 // applyOne creates or changes one schedule, at a place whose id is that of found. revision is the one that it must have, 0 for any.
 func (s *Schedules) applyOne(ctx context.Context, p place, d Definition, found *row, dryRun bool, revision uint32) Applied {
@@ -283,7 +283,7 @@ func (s *Schedules) edit(ctx context.Context, p place, d Definition, revision ui
 // has refuses a revision that is not the row's; 0 is any.
 func (r *row) has(revision uint32) error {
 	if revision != 0 && r.Revision != revision {
-		return refuse(ErrRevision, "schedule %s has revision %d, not %d: somebody has changed it", r.Name, r.Revision, revision)
+		return client.Refuse(ErrRevision, "schedule %s has revision %d, not %d: somebody has changed it", r.Name, r.Revision, revision)
 	}
 	return nil
 }

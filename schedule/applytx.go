@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // ApplyTx is Apply of one definition in the caller's own transaction: the schedule is created or changed exactly if that
@@ -62,7 +63,7 @@ func (h *here) named(ctx context.Context, name string) (found *row, err error) {
 		return nil, err
 	}
 	if takes != "utf8mb4" || gives != "utf8mb4" {
-		return nil, refuse(ErrInvalid, "the character set of this transaction's session is %s, for results %s: ApplyTx needs utf8mb4", takes, gives)
+		return nil, client.Refuse(ErrInvalid, "the character set of this transaction's session is %s, for results %s: ApplyTx needs utf8mb4", takes, gives)
 	}
 	err = h.sets(ctx, strings.Replace(readNamed, "{names}", "?", 1)+"\nFOR UPDATE", []any{name}, func(_ int, rows *sql.Rows) error {
 		found, err = scanRow(rows)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
@@ -42,7 +43,7 @@ func (s *Schedules) runOnce(ctx context.Context, name, idempotencyKey string) (m
 	id := tocsin.JobID(s.maker.ids.Next(time.Now(), p.id.Table())) // the same for all tries, and so is the key
 	err = s.within(ctx, p, func(h *here) error {
 		if h.row == nil {
-			return refuse(ErrNotFound, "no schedule %q", name)
+			return client.Refuse(ErrNotFound, "no schedule %q", name)
 		}
 		number := uint64(id)
 		if sum := sha256.Sum256([]byte(idempotencyKey)); idempotencyKey != "" {
@@ -134,10 +135,10 @@ func (s *Schedules) backfill(ctx context.Context, name string, from, to time.Tim
 // past refuses a schedule that is gone, and a span that reaches into the future.
 func (h *here) past(name string, to time.Time) error {
 	if h.row == nil {
-		return refuse(ErrNotFound, "no schedule %q", name)
+		return client.Refuse(ErrNotFound, "no schedule %q", name)
 	}
 	if to.After(h.now) {
-		return refuse(ErrInvalid, "backfill of schedule %s until %s: it is %s now, and a backfill makes runs for the past only", name, shown(to), shown(h.now))
+		return client.Refuse(ErrInvalid, "backfill of schedule %s until %s: it is %s now, and a backfill makes runs for the past only", name, shown(to), shown(h.now))
 	}
 	return nil
 }
@@ -145,16 +146,16 @@ func (h *here) past(name string, to time.Time) error {
 // span lists the fire times from one time to before another.
 func span(name string, times *firetimes.Times, from, to time.Time) (all []Fire, err error) {
 	if from.IsZero() {
-		return nil, refuse(ErrInvalid, "backfill of schedule %s: from is the zero time", name)
+		return nil, client.Refuse(ErrInvalid, "backfill of schedule %s: from is the zero time", name)
 	}
 	if !from.Before(to) {
-		return nil, refuse(ErrInvalid, "backfill of schedule %s from %s to %s: to must be after from", name, shown(from), shown(to))
+		return nil, client.Refuse(ErrInvalid, "backfill of schedule %s from %s to %s: to must be after from", name, shown(from), shown(to))
 	}
 	for _, t := range between(times, from.Add(-time.Nanosecond), to, MaxBackfill+1) {
 		all = append(all, Fire{Time: t, Due: t.Add(times.Offset())})
 	}
 	if len(all) > MaxBackfill {
-		return nil, refuse(ErrInvalid, "backfill of schedule %s has more than %d fire times, the %dth is %s: use shorter spans",
+		return nil, client.Refuse(ErrInvalid, "backfill of schedule %s has more than %d fire times, the %dth is %s: use shorter spans",
 			name, MaxBackfill, MaxBackfill, shown(all[MaxBackfill-1].Time))
 	}
 	return all, nil

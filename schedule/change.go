@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
@@ -54,7 +55,7 @@ func (s *Schedules) change(ctx context.Context, p place, reason string, decide d
 
 func (c *changing) try(ctx context.Context, h *here, reason string, decide decision) (*row, bool, error) {
 	if h.row == nil {
-		return nil, false, refuse(ErrNotFound, "the schedule is gone")
+		return nil, false, client.Refuse(ErrNotFound, "the schedule is gone")
 	}
 	if c.tried != nil && h.row.Revision == c.tried.Revision && h.row.alike(c.tried) {
 		return h.row, true, nil // the answer to the commit was lost
@@ -65,7 +66,7 @@ func (c *changing) try(ctx context.Context, h *here, reason string, decide decis
 		return h.row, false, err
 	}
 	if next.Revision++; next.Revision > runkey.MaxRevision {
-		return nil, false, refuse(ErrInvalid, "schedule %s has been changed too often: delete it, and make another", next.Name)
+		return nil, false, client.Refuse(ErrInvalid, "schedule %s has been changed too often: delete it, and make another", next.Name)
 	}
 	next.Failures = 0 // they were those of another revision
 	c.tried = next
@@ -98,7 +99,7 @@ func (h *here) replace(ctx context.Context, next *row, reason string, lead time.
 	case err != nil:
 		return err
 	case n != 1:
-		return refuse(ErrRevision, "schedule %s was changed while it was locked", old.Name)
+		return client.Refuse(ErrRevision, "schedule %s was changed while it was locked", old.Name)
 	case to.After(from):
 		return h.inTime(ctx, to.Add(-lead/2))
 	}

@@ -3,6 +3,8 @@ package schedule
 import (
 	"errors"
 	"fmt"
+
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // What the calls of this package fail with, for errors.Is, besides the errors of package tocsin.
@@ -14,22 +16,9 @@ var (
 	ErrRevision  = errors.New("schedule has changed")    // Update: its revision is another one
 )
 
-// refusal is an error of one of the kinds above whose text says everything.
-type refusal struct {
-	kind error
-	text string
-}
-
-func (r *refusal) Error() string { return r.text }
-func (r *refusal) Unwrap() error { return r.kind }
-
-func refuse(kind error, format string, args ...any) error {
-	return &refusal{kind, fmt.Sprintf(format, args...)}
-}
-
 // invalid refuses a definition.
 func invalid(name, format string, args ...any) error {
-	return refuse(ErrInvalid, "schedule %s: %s", label(name), fmt.Sprintf(format, args...))
+	return client.Refuse(ErrInvalid, "schedule %s: %s", label(name), fmt.Sprintf(format, args...))
 }
 
 // label shows a name that may be missing.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
@@ -30,7 +31,7 @@ type here struct {
 func (m *maker) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) error {
 	table := id.Table()
 	if m.tables.ServerOf(table) < 0 {
-		return refuse(ErrNotFound, "layout %s has no table %d, which schedule_id %s names", m.tables.Layout(), table, id)
+		return client.Refuse(ErrNotFound, "layout %s has no table %d, which schedule_id %s names", m.tables.Layout(), table, id)
 	}
 	return explain(m.tables.Transact(ctx, m.tables.Layout().DatabaseOf(table), func(conn *sql.Conn) error {
 		h := &here{maker: m, in: conn, conn: conn, table: table}
@@ -83,7 +84,7 @@ func (h *here) lock(ctx context.Context, id tocsin.JobID) error {
 	case h.now.IsZero():
 		return fmt.Errorf("%s has no layout row", h.database())
 	case h.works < schema:
-		return refuse(tocsin.ErrSchema, "schedules need schema version %d, and programs for version %d may still use %s: %s", schema, h.works, h.database(), oldTables)
+		return client.Refuse(tocsin.ErrSchema, "schedules need schema version %d, and programs for version %d may still use %s: %s", schema, h.works, h.database(), oldTables)
 	}
 	if h.row != nil {
 		h.row.ReadAt = h.now

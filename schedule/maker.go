@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/jobid"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -116,7 +117,7 @@ func (h *here) moveCursor(ctx context.Context, before time.Time, w window) error
 	r := h.row
 	n, err := h.exec(ctx, moveCursor, string(r.State), at(w.until), at(w.next), r.Reason, len(w.fires), w.passedOver, uint64(r.ID), r.Revision, at(before))
 	if err == nil && n != 1 {
-		err = refuse(ErrRevision, "schedule %s was changed while it was locked", r.Name)
+		err = client.Refuse(ErrRevision, "schedule %s was changed while it was locked", r.Name)
 	}
 	return err
 }

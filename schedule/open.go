@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -63,7 +64,7 @@ const lookedAt = 5000
 func (s *Schedules) OpenRuns(ctx context.Context, name string, limit int) ([]OpenRun, error) {
 	open := []OpenRun{}
 	if limit < 1 || limit > MaxOpen {
-		return nil, refuse(ErrInvalid, "limit %d: use 1 to %d", limit, MaxOpen)
+		return nil, client.Refuse(ErrInvalid, "limit %d: use 1 to %d", limit, MaxOpen)
 	}
 	r, _, err := s.find(ctx, name)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
@@ -64,7 +65,7 @@ const MaxListed = 10_000
 // *store.Partial, which names the servers and databases that could not be asked.
 func (s *Schedules) List(ctx context.Context, q Query) ([]Schedule, error) {
 	if q.Limit < 1 || q.Limit > MaxListed {
-		return nil, refuse(ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxListed)
+		return nil, client.Refuse(ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxListed)
 	}
 	types, err := s.types(ctx)
 	if err != nil {
@@ -110,7 +111,7 @@ func (s *Schedules) find(ctx context.Context, name string) (*row, bizTypes, erro
 	}
 	found, err := s.named(ctx, types, name)
 	if err == nil && found[name] == nil {
-		err = refuse(ErrNotFound, "no schedule %q", name)
+		err = client.Refuse(ErrNotFound, "no schedule %q", name)
 	}
 	return found[name], types, err
 }
@@ -150,7 +151,7 @@ func (s *Schedules) withNames(ctx context.Context, types bizTypes, names []strin
 // ambiguous names two schedules of one name.
 func (s *Schedules) ambiguous(a, b *row) error {
 	where := func(r *row) string { return s.tables.Layout().Database(s.tables.Layout().DatabaseOf(r.Table)) }
-	return refuse(ErrAmbiguous, "two schedules are named %q: schedule_id %s in %s and %s in %s: delete one by DeleteID", a.Name, a.ID, where(a), b.ID, where(b))
+	return client.Refuse(ErrAmbiguous, "two schedules are named %q: schedule_id %s in %s and %s in %s: delete one by DeleteID", a.Name, a.ID, where(a), b.ID, where(b))
 }
 
 // everywhere asks all databases for rows, and returns them in the order of their names.
@@ -198,7 +199,7 @@ func (t bizTypes) number(name string) (uint64, error) {
 	if number, ok := t[name]; ok {
 		return number, nil
 	}
-	return 0, refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: apply it with `tocsin biz apply`", name)
+	return 0, client.Refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: apply it with `tocsin biz apply`", name)
 }
 
 // only is the condition that keeps a list to the biz types that are asked for.

@@ -272,7 +272,7 @@ const oldTables = "run `tocsin ddl apply`, then `tocsin ddl finish`"
 // explain turns a missing table into an error that says what to do.
 func explain(err error) error {
 	if mysql.ClassOf(err) == mysql.Missing {
-		return refuse(tocsin.ErrSchema, "schedules need schema version %d, and there is no table for them: %s (%s)", schema, oldTables, err)
+		return client.Refuse(tocsin.ErrSchema, "schedules need schema version %d, and there is no table for them: %s (%s)", schema, oldTables, err)
 	}
 	return err
 }

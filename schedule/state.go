@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
@@ -29,9 +30,9 @@ func (r *row) goesOn(now time.Time) error {
 		return err
 	}
 	if r.End.IsZero() {
-		return refuse(ErrInvalid, "it has no fire time left: apply it with another cron expression")
+		return client.Refuse(ErrInvalid, "it has no fire time left: apply it with another cron expression")
 	}
-	return refuse(ErrInvalid, "its end %s leaves it no fire time: apply it with a later end", shown(r.End))
+	return client.Refuse(ErrInvalid, "its end %s leaves it no fire time: apply it with a later end", shown(r.End))
 }
 
 // Deactivate keeps a schedule from making runs, and cancels those that are pending. Runs that are claimed go on, and so do
@@ -108,7 +109,7 @@ func (s *Schedules) delete(ctx context.Context, p place, revision uint32) error 
 			return nil // the answer to the commit was lost
 		}
 		if h.row == nil {
-			return refuse(ErrNotFound, "no schedule has schedule_id %s", p.id)
+			return client.Refuse(ErrNotFound, "no schedule has schedule_id %s", p.id)
 		}
 		if err := h.row.has(revision); err != nil {
 			return err

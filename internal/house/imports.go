@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"webhook":                     {"."},
 	"sweeper":                     {".", "biztype", "duequeue", "store", "upkeep", "internal/loglimit", "internal/wait"},
 	"upkeep":                      {".", "biztype", "duequeue", "outbox", "schedule", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/wait"},
-	"operator":                    {".", "assign", "biztype", "dispatcher", "duequeue", "health", "node", "schedule", "store", "internal/layoutrow", "internal/mysql", "internal/runkey", "internal/seam", "internal/wait"},
+	"operator":                    {".", "assign", "biztype", "dispatcher", "duequeue", "health", "node", "schedule", "store", "internal/client", "internal/layoutrow", "internal/mysql", "internal/runkey", "internal/seam", "internal/wait"},
 	"schedule":                    {".", "biztype", "schedule/firetimes", "store", "internal/client", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/runkey", "internal/wait", "internal/yamlfile"},
 	"history":                     {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"health":                      {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
