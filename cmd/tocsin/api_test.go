@@ -157,7 +157,7 @@ func TestTheConfigLimitsAndSpreadsWhatIsAdded(t *testing.T) {
 func TestTokensAreMadeWithWhatTheConfigKeeps(t *testing.T) {
 	t.Parallel()
 	made := decode[madeToken](t, call(t, "token", "new", "--name", "shop", "--scope", "read", "--types", "order.*,coupon.remind", "--expires", "2090-01-02T15:04:05Z", "--json"))
-	if !strings.HasPrefix(made.Token, "toc_"+made.ID+"_") || made.Expires != "2090-01-02T15:04:05Z" || len(made.BizTypes) != 2 || made.Scope != "read" || len(made.SHA256) != 64 {
+	if !strings.HasPrefix(made.Text, "toc_"+made.ID+"_") || made.Expires.Format(time.RFC3339) != "2090-01-02T15:04:05Z" || len(made.BizTypes) != 2 || made.Scope != "read" || len(made.SHA256) != 64 {
 		t.Errorf("%+v", made)
 	}
 	for want, args := range map[string][]string{

@@ -114,13 +114,8 @@ func (a *app) audit(ctx context.Context, f auditFlags) error {
 	report, failed := upkeep.Audit(ctx, cfg)
 	seen.end()
 	failed = errors.Join(failed, f.out.once(ctx, "audit", file, report.Ended(failed == nil)))
-	if err := a.print(report, func(w io.Writer) { writeReport(w, report) }); err != nil {
-		return err
-	}
-	if failed == nil && len(report.Findings) > 0 {
-		return errSilent
-	}
-	return failed
+	err = a.print(report, func(w io.Writer) { writeReport(w, report) })
+	return found(len(report.Findings), errors.Join(failed, err))
 }
 
 // openAudit opens what an audit of tasks reads. The caller closes the store.
@@ -141,22 +136,17 @@ func writeReport(w io.Writer, r upkeep.AuditReport) {
 	}
 	shown := r.Findings[:min(len(r.Findings), maxFindings)]
 	table(w, []string{"TABLE", "BIZ TYPE", "FAULT", "ROWS", "JOB_IDS OR NAMES"}, shown, func(f upkeep.Finding) []any {
-		return []any{f.Table, f.Type, f.Fault, f.Rows, examples(f)}
+		words := f.Names
+		if len(words) == 0 {
+			for _, id := range f.Examples {
+				words = append(words, id.String())
+			}
+		}
+		return []any{f.Table, f.Type, f.Fault, f.Rows, someOf(words, f.Rows)}
 	})
 	if more := len(r.Findings) - maxFindings; more > 0 {
 		fmt.Fprintf(w, "and %d lines more: --json has all\n", more)
 	}
-}
-
-// examples lists some rows of a finding.
-func examples(f upkeep.Finding) string {
-	words := f.Names
-	if len(words) == 0 {
-		for _, id := range f.Examples {
-			words = append(words, id.String())
-		}
-	}
-	return someOf(words, f.Rows)
 }
 
 // someOf lists the words, and dots if there are more rows than words.
@@ -202,27 +192,26 @@ func (a *app) auditAgainst(cmd *cobra.Command, f auditFlags) error {
 	if failed != nil && missing.Asked == 0 {
 		return failed
 	}
-	if err := a.printMissing(missing); err != nil || failed != nil {
-		return errors.Join(failed, err)
+	m := missingTasks{missing.Type, missing.Asked, make([]string, len(missing.BizIDs)), missing.Unread, missing.Took}
+	for i, bizID := range missing.BizIDs {
+		m.BizIDs[i] = strconv.FormatUint(bizID, 10)
 	}
-	if len(missing.BizIDs) > 0 {
-		return errSilent
-	}
-	return nil
-}
-
-func (a *app) printMissing(m upkeep.Missing) error {
-	text := missingTasks{Type: m.Type, Asked: m.Asked, BizIDs: make([]string, len(m.BizIDs)), Unread: m.Unread, Took: m.Took}
-	for i, bizID := range m.BizIDs {
-		text.BizIDs[i] = strconv.FormatUint(bizID, 10)
-	}
-	return a.print(text, func(w io.Writer) {
+	err = a.print(m, func(w io.Writer) {
 		fmt.Fprintf(w, "audit: %d of %d biz_ids have no task %s, %d could not be looked up, took %s\n",
 			len(m.BizIDs), m.Asked, m.Type, m.Unread, m.Took.Round(time.Millisecond))
-		for _, bizID := range text.BizIDs {
+		for _, bizID := range m.BizIDs {
 			fmt.Fprintln(w, bizID)
 		}
 	})
+	return found(len(m.BizIDs), errors.Join(failed, err))
+}
+
+// found ends an audit: with exit code 1 if it has failed, or found something, which is printed already.
+func found(n int, err error) error {
+	if err == nil && n > 0 {
+		return errSilent
+	}
+	return err
 }
 
 // readBizIDs reads one biz_id from each line; blank lines are left out.
@@ -279,13 +268,8 @@ func (a *app) auditOutboxes(ctx context.Context, f auditFlags) error {
 	defer closeOutboxes(boxes)
 	report, failed := upkeep.AuditOutboxes(ctx, upkeep.OutboxConfig{Store: tables, Outboxes: boxes, Policies: policies, Older: f.older})
 	failed = errors.Join(failed, f.out.once(ctx, "audit_outbox", file, report.Ended(failed == nil)))
-	if err := a.print(report, func(w io.Writer) { writeOutboxReport(w, report) }); err != nil {
-		return err
-	}
-	if failed == nil && len(report.Findings) > 0 {
-		return errSilent
-	}
-	return failed
+	err = a.print(report, func(w io.Writer) { writeOutboxReport(w, report) })
+	return found(len(report.Findings), errors.Join(failed, err))
 }
 
 // openOutboxes opens the outboxes of the config. It connects to none.

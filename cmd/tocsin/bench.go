@@ -109,35 +109,10 @@ var benchUnits = map[string]string{
 }
 
 func runBench[R fmt.Stringer](ctx context.Context, a *app, f *benchFlags, measure func(context.Context, bench.Options) (R, error)) (err error) {
-	if err := a.completeBench(f); err != nil {
-		return err
-	}
-	if f.profile != "" {
-		file, err := os.Create(f.profile)
-		if err != nil {
-			return fmt.Errorf("CPU profile: %w", err)
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		f.Profile = file
-	}
-	view := newStages(a, benchUnits)
-	f.Progress = view.progress
-	result, err := measure(ctx, f.Options)
-	view.end()
-	if err != nil {
-		return interrupted(ctx, asUsage(err))
-	}
-	return a.print(result, func(w io.Writer) { fmt.Fprint(w, result) })
-}
-
-// completeBench reads the layout and, if --config names a file, its servers. Only an explicit --config is used, so that a stray
-// tocsin.yaml never receives benchmark load.
-func (a *app) completeBench(f *benchFlags) (err error) {
 	if f.Layout, err = parseLayout(f.layout); err != nil {
 		return err
 	}
-	f.Logger = a.logger("warn", "text")
-	if a.configPath != "" {
+	if a.configPath != "" { // only an explicit --config is used, so that a stray tocsin.yaml never receives benchmark load
 		file, err := a.load()
 		if err != nil {
 			return err
@@ -147,7 +122,26 @@ func (a *app) completeBench(f *benchFlags) (err error) {
 			return err
 		}
 	}
-	return asUsage(f.Options.Validate())
+	f.Logger = a.logger("warn", "text")
+	if err := f.Options.Validate(); err != nil {
+		return asUsage(err)
+	}
+	if f.profile != "" {
+		file, err := os.Create(f.profile)
+		if err != nil {
+			return fmt.Errorf("CPU profile: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		f.Profile = file
+	}
+	view := &stages{app: a, units: benchUnits}
+	f.Progress = view.progress
+	result, err := measure(ctx, f.Options)
+	view.end()
+	if err != nil {
+		return interrupted(ctx, asUsage(err))
+	}
+	return a.print(result, func(w io.Writer) { fmt.Fprint(w, result) })
 }
 
 // asUsage marks what the caller must change in the command line.

@@ -23,7 +23,12 @@ import (
 
 func newBiz(a *app) *cobra.Command {
 	return group("biz", "Apply, show, count, pause, resume and delete biz types",
-		newBizApply(a), newBizList(a), newBizShow(a), newBizStats(a), newBizPause(a), newBizResume(a), newBizDelete(a))
+		newBizApply(a), newBizList(a), newBizShow(a), newBizStats(a),
+		a.pausing("pause", "Make the tasks of a biz type wait", `Pauses a biz type: within two seconds, nodes and sweepers start none of its tasks any more. Deliveries in
+progress go on. Tasks can still be added, and wait. The next `+"`tocsin biz apply`"+` sets the state that its file has.`, true),
+		a.pausing("resume", "Deliver the tasks of a paused biz type again",
+			"Ends the pause of a biz type: what is overdue is delivered at once, as fast as its concurrency and rate allow.", false),
+		newBizDelete(a))
 }
 
 // appliedBiz is the JSON of `biz apply`.
@@ -93,7 +98,16 @@ func newBizList(a *app) *cobra.Command {
 		Use: "list", Short: "List the stored biz types", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			policies, err := a.policies(cmd.Context())
-			return a.show(policies, err, func(w io.Writer) { writePolicies(w, policies) })
+			return a.show(policies, err, func(w io.Writer) {
+				head := []string{"NAME", "NUMBER", "GROUP", "TARGET", "TIMEOUT", "ATTEMPTS", "CONCURRENCY", "STATE"}
+				table(w, head, policies, func(p biztype.Policy) []any {
+					state := "active"
+					if p.Paused {
+						state = "paused"
+					}
+					return []any{p.Name, p.Number, p.Group, target(p), p.Timeout.String(), p.Attempts, p.Concurrency, state}
+				})
+			})
 		},
 	}
 }
@@ -106,17 +120,6 @@ func (a *app) policies(ctx context.Context) ([]biztype.Policy, error) {
 		return nil, err
 	}
 	return operator.Policies(ctx, cfg)
-}
-
-func writePolicies(w io.Writer, policies []biztype.Policy) {
-	head := []string{"NAME", "NUMBER", "GROUP", "TARGET", "TIMEOUT", "ATTEMPTS", "CONCURRENCY", "STATE"}
-	table(w, head, policies, func(p biztype.Policy) []any {
-		state := "active"
-		if p.Paused {
-			state = "paused"
-		}
-		return []any{p.Name, p.Number, p.Group, target(p), p.Timeout.String(), p.Attempts, p.Concurrency, state}
-	})
 }
 
 func target(p biztype.Policy) string {
@@ -150,7 +153,10 @@ handler or secret), away (the target can't be reached) or busy (the target wants
 			if shown.Nodes, err = v.Lanes(cmd.Context(), shown.WithDefaults().Group, shown.Name); err != nil {
 				shown.Unasked = operator.OneLine(err)
 			}
-			return a.showPolicy(shown)
+			text, err := yaml.Marshal(struct {
+				BizTypes []biztype.Policy `yaml:"biz_types"`
+			}{policies[i : i+1]})
+			return a.show(shown, err, func(w io.Writer) { shown.write(w, text) })
 		},
 	}
 }
@@ -162,22 +168,14 @@ type shownPolicy struct {
 	Unasked string          `json:"nodes_not_asked,omitempty"` // why
 }
 
-func (a *app) showPolicy(p shownPolicy) error {
-	text, err := yaml.Marshal(struct {
-		BizTypes []biztype.Policy `yaml:"biz_types"`
-	}{[]biztype.Policy{p.Policy}})
-	if err != nil {
-		return fmt.Errorf("show biz type %s: %w", p.Name, err)
+func (p shownPolicy) write(w io.Writer, text []byte) {
+	_, _ = w.Write(text)
+	for _, n := range p.Nodes {
+		fmt.Fprintf(w, "# %s: %s\n", oneCell(n.Node), oneCell(laneState(n)))
 	}
-	return a.print(p, func(w io.Writer) {
-		_, _ = w.Write(text)
-		for _, n := range p.Nodes {
-			fmt.Fprintf(w, "# %s: %s\n", oneCell(n.Node), oneCell(laneState(n)))
-		}
-		if p.Unasked != "" {
-			fmt.Fprintf(w, "# its nodes were not asked: %s\n", oneCell(p.Unasked))
-		}
-	})
+	if p.Unasked != "" {
+		fmt.Fprintf(w, "# its nodes were not asked: %s\n", oneCell(p.Unasked))
+	}
 }
 
 // laneState says whether tasks begin on a node, and what keeps them from it.
@@ -207,7 +205,10 @@ seconds for millions of tasks: for watching, use the metrics or ` + "`tocsin top
 				return failed
 			}
 			return errors.Join(a.print(all, func(w io.Writer) {
-				writeStats(w, all)
+				head := []string{"BIZ TYPE", "PENDING", "CLAIMED", "DONE", "CANCELLED", "DEAD", "OLDEST OVERDUE"}
+				table(w, head, all, func(s operator.Stats) []any {
+					return []any{s.BizType, s.Pending, s.Claimed, s.Done, s.Cancelled, s.Dead, overdue(s.Overdue)}
+				})
 				writeUncounted(w, failed)
 			}), failed)
 		},
@@ -223,23 +224,6 @@ func (a *app) stats(ctx context.Context) (all []operator.Stats, err error) {
 		return err
 	})
 	return all, err
-}
-
-func writeStats(w io.Writer, all []operator.Stats) {
-	head := []string{"BIZ TYPE", "PENDING", "CLAIMED", "DONE", "CANCELLED", "DEAD", "OLDEST OVERDUE"}
-	table(w, head, all, func(s operator.Stats) []any {
-		return []any{s.BizType, s.Pending, s.Claimed, s.Done, s.Cancelled, s.Dead, overdue(s.Overdue)}
-	})
-}
-
-func newBizPause(a *app) *cobra.Command {
-	return a.pausing("pause", "Make the tasks of a biz type wait", `Pauses a biz type: within two seconds, nodes and sweepers start none of its tasks any more. Deliveries in
-progress go on. Tasks can still be added, and wait. The next `+"`tocsin biz apply`"+` sets the state that its file has.`, true)
-}
-
-func newBizResume(a *app) *cobra.Command {
-	return a.pausing("resume", "Deliver the tasks of a paused biz type again",
-		"Ends the pause of a biz type: what is overdue is delivered at once, as fast as its concurrency and rate allow.", false)
 }
 
 func (a *app) pausing(verb, short, long string, paused bool) *cobra.Command {

@@ -247,7 +247,7 @@ func sameKeys(t *testing.T, whole, s schemaNode, of reflect.Type, path string) {
 	}
 	var keys []string
 	for _, field := range reflect.VisibleFields(of) {
-		if key := field.Tag.Get("yaml"); key != "" {
+		if key, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); key != "" {
 			keys = append(keys, key)
 			sameKeys(t, whole, s.Properties[key], field.Type, path+"."+key)
 		}

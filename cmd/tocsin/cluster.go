@@ -149,21 +149,16 @@ func writePlans(w io.Writer, plans []groupPlan) {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "group %s: %d of %d tables would move, the least possible is %d\n", p.Group, p.Moves, p.Tables, p.Least)
-		writePlan(w, p.DryRun)
+		table(w, []string{"NODE", "WEIGHT", "OWNS", "WOULD OWN"}, p.Shares, func(s assign.PlannedShare) []any {
+			return []any{oneCell(s.ID), s.Weight, s.Owns, s.Gets}
+		})
+		if len(p.Flows) > 0 {
+			fmt.Fprintln(w)
+			table(w, []string{"FROM", "TO", "TABLES"}, p.Flows, func(f assign.Flow) []any {
+				return []any{nodeName(f.From), nodeName(f.To), f.Tables}
+			})
+		}
 	}
-}
-
-func writePlan(w io.Writer, d assign.DryRun) {
-	table(w, []string{"NODE", "WEIGHT", "OWNS", "WOULD OWN"}, d.Shares, func(s assign.PlannedShare) []any {
-		return []any{oneCell(s.ID), s.Weight, s.Owns, s.Gets}
-	})
-	if len(d.Flows) == 0 {
-		return
-	}
-	fmt.Fprintln(w)
-	table(w, []string{"FROM", "TO", "TABLES"}, d.Flows, func(f assign.Flow) []any {
-		return []any{nodeName(f.From), nodeName(f.To), f.Tables}
-	})
 }
 
 // drained is the JSON of `cluster drain`.
@@ -277,10 +272,16 @@ func newClusterAdopt(a *app) *cobra.Command {
 			"then on nodes whose databases have another identity are refused. While such a node is\n" +
 			"registered, adopt changes nothing and names the nodes of a group to stop first.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			own, err := a.identity(cmd.Context())
+			cfg, err := a.cluster()
 			if err != nil {
 				return err
 			}
+			db, err := store.Connect(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			own := assign.NewIdentity(db.Identity(), cfg)
 			if own.ID == "" {
 				return errors.New("no database that answers has an identity: run `tocsin ddl apply` first")
 			}
@@ -296,18 +297,4 @@ func newClusterAdopt(a *app) *cobra.Command {
 			})
 		},
 	}
-}
-
-// identity returns the identity of the config's databases, or an error if its servers
-// can't be used.
-func (a *app) identity(ctx context.Context) (assign.Identity, error) {
-	cfg, err := a.cluster()
-	if err != nil {
-		return assign.Identity{}, err
-	}
-	db, err := store.Connect(ctx, cfg)
-	if err != nil {
-		return assign.Identity{}, err
-	}
-	return assign.NewIdentity(db.Identity(), cfg), db.Close()
 }

@@ -60,7 +60,11 @@ func writeGroups(w io.Writer, groups []operator.Group) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "group %s: %s\n", g.Group, headcount(g.Nodes))
+		registered := plural(len(g.Nodes), "node")
+		if g.Nodes == nil {
+			registered = "etcd does not say which nodes are registered"
+		}
+		fmt.Fprintf(w, "group %s: %s\n", g.Group, registered)
 		writeNodes(w, g.Nodes, time.Now())
 		for _, n := range g.Unlisted {
 			fmt.Fprintf(w, "note: %s is not registered and took %s last, which nobody has now: it has ended, or goes on in claim mode; its status page says which (--ask)\n",
@@ -71,14 +75,6 @@ func writeGroups(w io.Writer, groups []operator.Group) {
 		}
 		writeAsked(w, g.Asked)
 	}
-}
-
-// headcount returns how many nodes are registered, if that is known.
-func headcount(nodes []assign.NodeState) string {
-	if nodes == nil {
-		return "etcd does not say which nodes are registered"
-	}
-	return plural(len(nodes), "node")
 }
 
 // plural writes "1 node", "2 nodes".

@@ -185,18 +185,13 @@ func (a *app) applyDDL(cmd *cobra.Command, opt ddl.Options) error {
 		}
 		fmt.Fprintf(w, "cluster %s, layout %s: %d databases and %d tables created, %d tables were there; in %s\n",
 			res.Cluster, cfg.Layout, res.Databases, res.Tables, res.Existing, took.Round(time.Millisecond))
-		done.upgraded(w)
+		if done.Altered > 0 || done.From > 0 && done.From < done.Version {
+			fmt.Fprintf(w, "schema version %d, was %d: %d changes to tables\n", done.Version, done.From, done.Altered)
+		}
+		if done.WorksWith < done.Version {
+			fmt.Fprintf(w, "programs for schema version %d or newer work with it: when all are for version %d, run `tocsin ddl finish`\n", done.WorksWith, done.Version)
+		}
 	})
-}
-
-// upgraded writes what was migrated, and what is left to do.
-func (d appliedDDL) upgraded(w io.Writer) {
-	if d.Altered > 0 || d.From > 0 && d.From < d.Version {
-		fmt.Fprintf(w, "schema version %d, was %d: %d changes to tables\n", d.Version, d.From, d.Altered)
-	}
-	if d.WorksWith < d.Version {
-		fmt.Fprintf(w, "programs for schema version %d or newer work with it: when all are for version %d, run `tocsin ddl finish`\n", d.WorksWith, d.Version)
-	}
 }
 
 func newDDLFinish(a *app) *cobra.Command {

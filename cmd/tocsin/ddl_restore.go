@@ -86,7 +86,10 @@ func (a *app) restoreCheck(ctx context.Context, f restoreFlags) error {
 		if err := ddl.HoldDatabases(ctx, cfg, f.opt.Databases); err != nil {
 			return err
 		}
-		return a.print(heldJSON{f.opt.Databases}, func(w io.Writer) {
+		held := struct {
+			Held []string `json:"held"`
+		}{f.opt.Databases}
+		return a.print(held, func(w io.Writer) {
 			fmt.Fprintf(w, "held: %s; nodes, sweepers and clients refuse it within 5s, until `tocsin ddl restore-check --accept`\n", strings.Join(f.opt.Databases, ", "))
 		})
 	}
@@ -104,11 +107,6 @@ func (a *app) restoreCheck(ctx context.Context, f restoreFlags) error {
 		return err
 	}
 	return errors.Join(a.showRestored(all, f, noEtcd), err)
-}
-
-// heldJSON is the JSON of --hold.
-type heldJSON struct {
-	Held []string `json:"held"`
 }
 
 // marksInEtcd reads the marks of the databases that are kept in etcd. The error says why they can't be read.
@@ -139,17 +137,6 @@ type restoredJSON struct {
 	Stale    []string           `json:"stale_biz_types,omitempty"`
 }
 
-func restoredOf(r ddl.Restored) restoredJSON {
-	j := restoredJSON{
-		Database: r.Database, Server: r.Server, State: r.State, Older: r.Older, Ends: known(r.Ends), Known: known(r.Known),
-		KnownBy: r.Knows, Until: known(r.Until), Types: orEmpty(r.Types), Stale: r.Stale,
-	}
-	if r.Added >= 0 {
-		j.Added = &r.Added
-	}
-	return j
-}
-
 // known returns nil for the zero time.
 func known(t time.Time) *time.Time {
 	if t.IsZero() {
@@ -163,9 +150,17 @@ func (a *app) showRestored(all []ddl.Restored, f restoreFlags, noEtcd error) err
 	waits := slices.ContainsFunc(all, ddl.Restored.Waits)
 	list := []restoredJSON{}
 	for _, r := range all {
-		if r.Waits() || len(f.opt.Databases) > 0 {
-			list = append(list, restoredOf(r))
+		if !r.Waits() && len(f.opt.Databases) == 0 {
+			continue
 		}
+		j := restoredJSON{
+			Database: r.Database, Server: r.Server, State: r.State, Older: r.Older, Ends: known(r.Ends), Known: known(r.Known),
+			KnownBy: r.Knows, Until: known(r.Until), Types: orEmpty(r.Types), Stale: r.Stale,
+		}
+		if r.Added >= 0 {
+			j.Added = &r.Added
+		}
+		list = append(list, j)
 	}
 	err := a.print(list, func(w io.Writer) {
 		for _, r := range all {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 )
@@ -129,7 +130,7 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 			return err
 		}
 	}
-	view := &devView{stages: newStages(a, devUnits)}
+	view := &devView{stages: &stages{app: a, units: devUnits}}
 	c, err := devcluster.Start(ctx, devcluster.Options{
 		Layout: layout, Policies: policies, Server: devserver.Product(f.server), Servers: f.servers, Nodes: f.nodes, Demo: f.load > 0, Version: version, Progress: view.progress, OnDelivery: view.delivery,
 		NoEtcd: !f.etcd, MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
@@ -295,17 +296,6 @@ The HTTP API is at %[5]s/v1.
 Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[4]d
 `
 
-// upAPI listens for the HTTP API of a cluster that stays up.
-func (a *app) upAPI(c *devcluster.Cluster, f devFlags, path string) (*apiServer, error) {
-	up := *a
-	up.configPath = path
-	file, err := up.load()
-	if err != nil {
-		return nil, err
-	}
-	return up.listenAPI(file, net.JoinHostPort("127.0.0.1", strconv.Itoa(f.apiPort)), a.logger("warn", "text"), c.Registerer())
-}
-
 // stayUp shows how to use the cluster from a second terminal, serves the API and keeps the load up, until ctx ends.
 func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, view *devView) error {
 	path, remove, err := f.writeConfig(c)
@@ -318,7 +308,11 @@ func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, vie
 			return interrupted(ctx, err)
 		}
 	}
-	requests, err := a.upAPI(c, f, path)
+	file, err := config.Load(path)
+	if err != nil {
+		return err
+	}
+	requests, err := a.listenAPI(file, net.JoinHostPort("127.0.0.1", strconv.Itoa(f.apiPort)), a.logger("warn", "text"), c.Registerer())
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,12 @@ const envOutbox = "TOCSIN_OUTBOX_DSN"
 
 func newOutbox(a *app) *cobra.Command {
 	return group("outbox", "Make and verify outboxes in business databases, and look after rows that can't be moved",
-		newOutboxPlan(a), newOutboxApply(a), newOutboxVerify(a), newOutboxList(a), newOutboxRetry(a), newOutboxDrop(a), newOutboxForget(a))
+		newOutboxPlan(a), newOutboxApply(a), newOutboxVerify(a), newOutboxList(a),
+		outboxChange(a, "retry", "Let relays move rows that were set aside", "will be tried again within seconds", (*outbox.Outbox).Retry,
+			"Let relays try rows that were set aside again. Mend the cause first: apply the missing biz\ntype, for example."),
+		outboxChange(a, "drop", "Delete rows that were set aside", "dropped", (*outbox.Outbox).Drop,
+			"Delete rows that were set aside: what they ask for never happens. Then later rows of the\nsame biz_id are moved."),
+		newOutboxForget(a))
 }
 
 // outboxFlags name an outbox: one of the config, or any other.

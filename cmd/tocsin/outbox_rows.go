@@ -44,10 +44,11 @@ func newOutboxList(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.using(a, func(from *outbox.Outbox) error {
 				rows, err := from.List(cmd.Context(), after, limit, stuck)
-				if err != nil {
-					return err
+				list := make([]outboxRow, len(rows))
+				for i, r := range rows {
+					list[i] = outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, r.Dedup, r.Headers, r.Payload, r.Created, r.Attempts, r.LastError}
 				}
-				return a.printRows(rows)
+				return a.show(list, err, func(w io.Writer) { writeRows(w, list) })
 			})
 		},
 	}
@@ -58,35 +59,19 @@ func newOutboxList(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) printRows(rows []outbox.Row) error {
-	list := make([]outboxRow, len(rows))
-	for i, r := range rows {
-		list[i] = outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, r.Dedup, r.Headers, r.Payload, r.Created, r.Attempts, r.LastError}
+func writeRows(w io.Writer, list []outboxRow) {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "no rows")
+		return
 	}
-	return a.print(list, func(w io.Writer) {
-		if len(list) == 0 {
-			fmt.Fprintln(w, "no rows")
-			return
-		}
-		table(w, []string{"ID", "OP", "BIZ TYPE", "BIZ ID", "KEY", "CREATED", "LAST ERROR"}, list, func(r outboxRow) []any {
-			return []any{r.ID, oneCell(r.Op), oneCell(r.BizType), r.BizID, oneCell(r.BizKey), r.Created.Format(time.RFC3339), oneCell(r.LastError)}
-		})
+	table(w, []string{"ID", "OP", "BIZ TYPE", "BIZ ID", "KEY", "CREATED", "LAST ERROR"}, list, func(r outboxRow) []any {
+		return []any{r.ID, oneCell(r.Op), oneCell(r.BizType), r.BizID, oneCell(r.BizKey), r.Created.Format(time.RFC3339), oneCell(r.LastError)}
 	})
 }
 
 // changedRows is the JSON of `outbox retry` and `outbox drop`.
 type changedRows struct {
 	Changed int `json:"changed"`
-}
-
-func newOutboxRetry(a *app) *cobra.Command {
-	return outboxChange(a, "retry", "Let relays move rows that were set aside", "will be tried again within seconds", (*outbox.Outbox).Retry,
-		"Let relays try rows that were set aside again. Mend the cause first: apply the missing biz\ntype, for example.")
-}
-
-func newOutboxDrop(a *app) *cobra.Command {
-	return outboxChange(a, "drop", "Delete rows that were set aside", "dropped", (*outbox.Outbox).Drop,
-		"Delete rows that were set aside: what they ask for never happens. Then later rows of the\nsame biz_id are moved.")
 }
 
 // outboxChange makes a command that changes rows that were set aside.

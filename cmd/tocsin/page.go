@@ -183,7 +183,11 @@ func (p page) serve(ctx context.Context, h http.Handler) error {
 		defer cancel()
 		_ = s.Shutdown(bounded) // what is cut off was a look at the status
 	})
-	err := p.answer(s)
+	serve := func() error { return s.Serve(p.listener) }
+	if p.tls != nil {
+		serve = func() error { return s.ServeTLS(p.listener, "", "") }
+	}
+	err := serve()
 	if !stop() {
 		<-stopped
 	}
@@ -191,11 +195,4 @@ func (p page) serve(ctx context.Context, h http.Handler) error {
 		return nil
 	}
 	return err
-}
-
-func (p page) answer(s *http.Server) error {
-	if p.tls == nil {
-		return s.Serve(p.listener)
-	}
-	return s.ServeTLS(p.listener, "", "")
 }

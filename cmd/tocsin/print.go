@@ -173,8 +173,6 @@ type stages struct {
 	shown *progress // of the stage; nil between stages
 }
 
-func newStages(a *app, units map[string]string) *stages { return &stages{app: a, units: units} }
-
 // progress shows how far a stage is; another stage ends the one before.
 func (s *stages) progress(stage string, done, total int) {
 	s.mu.Lock()

@@ -51,11 +51,8 @@ on standard error has the GRANT, and the exit code is 0. With --cron, or purge.c
 }
 
 func (a *app) purge(ctx context.Context, f purgeFlags) error {
-	if f.once && f.cron != "" {
-		return usage("--once and --cron exclude each other")
-	}
-	if _, err := upkeep.ParseTimes(f.cron); f.cron != "" && err != nil {
-		return usageError{err}
+	if err := checkTimes(f.cron, f.once); err != nil {
+		return err
 	}
 	file, err := a.load()
 	if err != nil {
@@ -77,6 +74,17 @@ func (a *app) purge(ctx context.Context, f purgeFlags) error {
 		return a.purgeOn(ctx, f, file, tables)
 	}
 	return a.purgeOnce(ctx, f, file, tables)
+}
+
+// checkTimes refuses flags of a command that works once, or stays and works at the times of a cron expression.
+func checkTimes(cron string, once bool) error {
+	switch _, err := upkeep.ParseTimes(cron); {
+	case once && cron != "":
+		return usage("--once and --cron exclude each other")
+	case cron != "" && err != nil:
+		return usageError{err}
+	}
+	return nil
 }
 
 // purgeOn stays until ctx ends.

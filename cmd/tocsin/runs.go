@@ -281,7 +281,14 @@ func (r scheduleRuns) write(w io.Writer, now time.Time) {
 	}
 	rows := make([][]string, len(r.Open))
 	for i, o := range r.Open {
-		rows[i] = openRow(o, now)
+		what := madeFor[o.For]
+		if !o.Time.IsZero() {
+			what += " " + o.Time.UTC().Format(timeText)
+		}
+		rows[i] = []string{
+			"job_id " + o.JobID.String(), what, o.Status.String(),
+			whenText(tocsin.Info{Status: o.Status, ActionTime: o.Action}, now), "attempts " + strconv.Itoa(o.Attempts),
+		}
 	}
 	columns(w, rows...)
 	if len(r.Runs) == 0 {
@@ -295,17 +302,6 @@ func (r scheduleRuns) write(w io.Writer, now time.Time) {
 
 // madeFor are words for people.
 var madeFor = map[schedule.Why]string{schedule.ForBackfill: "backfill of", schedule.ForFireTime: "fire time", schedule.ForRunNow: "run-now"}
-
-func openRow(o schedule.OpenRun, now time.Time) []string {
-	what := madeFor[o.For]
-	if !o.Time.IsZero() {
-		what += " " + o.Time.UTC().Format(timeText)
-	}
-	return []string{
-		"job_id " + o.JobID.String(), what, o.Status.String(),
-		whenText(tocsin.Info{Status: o.Status, ActionTime: o.Action}, now), "attempts " + strconv.Itoa(o.Attempts),
-	}
-}
 
 func newTaskRuns(a *app) *cobra.Command {
 	var limit int
@@ -322,7 +318,13 @@ policies of a schedule).`,
 		RunE: ofJob(func(cmd *cobra.Command, id tocsin.JobID) error {
 			return using(cmd.Context(), a, operator.Open, func(o *operator.Operator) error {
 				runs, err := o.Runs(cmd.Context(), operator.RunsQuery{JobID: id, Limit: limit})
-				return a.show(runs, misused(err), func(w io.Writer) { writeRuns(w, "task "+id.String(), runs) })
+				return a.show(runs, misused(err), func(w io.Writer) {
+					if len(runs) == 0 {
+						fmt.Fprintf(w, "no runs of task %s: its biz type has no \"history: true\", it was not delivered since, or they were purged\n", id)
+						return
+					}
+					table(w, runHead, runs, runRow)
+				})
 			})
 		}),
 	}
@@ -332,15 +334,6 @@ policies of a schedule).`,
 
 // shortOutput is how many characters of an output stand in a line. --json has all.
 const shortOutput = 120
-
-// writeRuns writes a line for each run of something.
-func writeRuns(w io.Writer, of string, runs []operator.Run) {
-	if len(runs) == 0 {
-		fmt.Fprintf(w, "no runs of %s: its biz type has no \"history: true\", it was not delivered since, or they were purged\n", of)
-		return
-	}
-	table(w, runHead, runs, runRow)
-}
 
 var runHead = []string{"STARTED", "VERSION", "ATTEMPT", "OUTCOME", "LATE", "TOOK", "NODE", "OUTPUT"}
 

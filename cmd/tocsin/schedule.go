@@ -19,7 +19,13 @@ import (
 
 func newSchedule(a *app) *cobra.Command {
 	return group("schedule", "Apply, look at, activate, deactivate, run and delete schedules",
-		newScheduleApply(a), newScheduleList(a), newScheduleShow(a), newScheduleActivate(a), newScheduleDeactivate(a),
+		newScheduleApply(a), newScheduleList(a), newScheduleShow(a),
+		a.turning("activate", "Have a schedule make runs again",
+			`Activates a schedule that was deactivated, was paused or has ended, for the fire times from now on. Fire times
+that passed meanwhile are not made up for: see `+"`tocsin schedule backfill`"+`. @every counts from now.`, (*schedule.Schedules).Activate),
+		a.turning("deactivate", "Keep a schedule from making runs, and cancel those that are pending",
+			`Deactivates a schedule: it makes no runs, and its pending runs are cancelled. Deliveries in progress go on, and
+so do runs of run-now and backfill.`, (*schedule.Schedules).Deactivate),
 		newScheduleNext(a), newScheduleRuns(a), newScheduleRunNow(a), newScheduleBackfill(a), newScheduleDelete(a))
 }
 
@@ -235,18 +241,6 @@ func standing(s schedule.Schedule) []string {
 	return lines
 }
 
-func newScheduleActivate(a *app) *cobra.Command {
-	return a.turning("activate", "Have a schedule make runs again",
-		`Activates a schedule that was deactivated, was paused or has ended, for the fire times from now on. Fire times
-that passed meanwhile are not made up for: see `+"`tocsin schedule backfill`"+`. @every counts from now.`, (*schedule.Schedules).Activate)
-}
-
-func newScheduleDeactivate(a *app) *cobra.Command {
-	return a.turning("deactivate", "Keep a schedule from making runs, and cancel those that are pending",
-		`Deactivates a schedule: it makes no runs, and its pending runs are cancelled. Deliveries in progress go on, and
-so do runs of run-now and backfill.`, (*schedule.Schedules).Deactivate)
-}
-
 // turned is the JSON of `schedule activate` and `deactivate`.
 type turned struct {
 	Changed bool `json:"changed"` // false: it was so before
@@ -259,19 +253,19 @@ func (a *app) turning(verb, short, long string, turn func(*schedule.Schedules, c
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
 				after, changed, err := turn(s, cmd.Context(), args[0])
-				return a.show(turned{changed, after}, err, func(w io.Writer) { writeTurned(w, after, changed) })
+				return a.show(turned{changed, after}, err, turned{changed, after}.write)
 			})
 		},
 	}
 }
 
-func writeTurned(w io.Writer, s schedule.Schedule, changed bool) {
+func (s turned) write(w io.Writer) {
 	state := string(s.State)
-	if !changed {
+	if !s.Changed {
 		state = "was " + state + " already"
 	}
 	row := []string{s.Name, state, fmt.Sprint("revision ", s.Revision)}
-	if next := nextFire(s); !next.IsZero() {
+	if next := nextFire(s.Schedule); !next.IsZero() {
 		row = append(row, "next fire time: "+next.UTC().Format(timeText))
 	}
 	columns(w, row)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -208,21 +207,13 @@ func (a *app) relay(ctx context.Context, f outboxFlags, listenOn string) error {
 
 // beside runs a page for as long as the work; a page that fails ends the work, so that its error is told at once.
 func beside(ctx context.Context, work, page func(context.Context) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	shown, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	var g errgroup.Group
-	g.Go(func() error {
-		err := page(shown)
-		if err != nil {
-			stop()
-		}
-		return err
-	})
+	g, working := errgroup.WithContext(ctx)
+	g.Go(func() error { return page(shown) })
 	g.Go(func() error {
 		defer end()
-		return work(ctx)
+		return work(working)
 	})
 	return g.Wait()
 }
@@ -247,8 +238,15 @@ below node.api.tokens. To take a token back, remove its lines.
 		Example: "  tocsin token new --name shop --scope write --types 'order.*'\n" +
 			"  tocsin token new --name grafana --scope read --types '*' --expires 2160h",
 		RunE: func(*cobra.Command, []string) error {
-			if err := needed(map[string]bool{"--name": t.Name == "", "--scope": scope == "", "--types": len(t.BizTypes) == 0}); err != nil {
-				return err
+			var missing []string
+			for flag, text := range map[string]string{"--name": t.Name, "--scope": scope, "--types": strings.Join(t.BizTypes, "")} {
+				if text == "" {
+					missing = append(missing, flag)
+				}
+			}
+			if slices.Sort(missing); len(missing) > 0 {
+				verb := map[bool]string{true: "is", false: "are"}[len(missing) == 1]
+				return usage("%s %s missing: see `tocsin token new --help`", strings.Join(missing, ", "), verb)
 			}
 			t.Scope = apitoken.Scope(scope)
 			var err error
@@ -263,23 +261,6 @@ below node.api.tokens. To take a token back, remove its lines.
 	c.Flags().StringSliceVar(&t.BizTypes, "types", nil, "names of biz types, where * stands for any text; a single * allows all")
 	c.Flags().StringVar(&expires, "expires", "", "when the token ends: a time (2030-01-02T15:04:05Z), or a duration from now (2160h); default: never")
 	return c
-}
-
-// needed names the flags that are missing.
-func needed(missing map[string]bool) error {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		if missing[name] {
-			names = append(names, name)
-		}
-	}
-	switch len(names) {
-	case 0:
-		return nil
-	case 1:
-		return usage("%s is missing: see `tocsin token new --help`", names[0])
-	}
-	return usage("%s are missing: see `tocsin token new --help`", strings.Join(names, ", "))
 }
 
 // expiry reads a time, or a duration from now; "" is the zero time.
@@ -297,20 +278,10 @@ func expiry(text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// madeToken is the JSON of `token new`.
+// madeToken is the JSON of `token new`: the token, and what the config keeps of it.
 type madeToken struct {
-	Token string `json:"token"`
-	keptToken
-}
-
-// keptToken is what the config keeps.
-type keptToken struct {
-	ID       string   `json:"id" yaml:"id"`
-	Name     string   `json:"name" yaml:"name"`
-	SHA256   string   `json:"sha256" yaml:"sha256"`
-	Scope    string   `json:"scope" yaml:"scope"`
-	BizTypes []string `json:"biz_types" yaml:"biz_types"`
-	Expires  string   `json:"expires,omitempty" yaml:"expires,omitempty"`
+	Text string `json:"token"`
+	apitoken.Token
 }
 
 func (a *app) newToken(t apitoken.Token) error {
@@ -318,17 +289,13 @@ func (a *app) newToken(t apitoken.Token) error {
 	if err != nil {
 		return usageError{err}
 	}
-	kept := keptToken{ID: made.ID, Name: made.Name, SHA256: made.SHA256, Scope: string(made.Scope), BizTypes: made.BizTypes}
-	if !made.Expires.IsZero() {
-		kept.Expires = made.Expires.Format(time.RFC3339)
-	}
 	lines, err := yaml.Marshal(struct {
-		Tokens []keptToken `yaml:"tokens"`
-	}{[]keptToken{kept}})
+		Tokens []apitoken.Token `yaml:"tokens"`
+	}{[]apitoken.Token{made}})
 	if err != nil {
 		return err
 	}
-	return a.print(madeToken{text, kept}, func(w io.Writer) {
+	return a.print(madeToken{text, made}, func(w io.Writer) {
 		fmt.Fprintf(w, "# The token, which is shown only now:\n#   %s\n# For the config, in the file of node.api.tokens_file or below node.api:\n%s", text, lines)
 	})
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // sweepFlags are those of `tocsin sweep`; they win over the config file.
@@ -59,15 +58,13 @@ no time left, stopped. Standard error then names them by biz type.`,
 
 func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	switch {
-	case f.once && f.cron != "":
-		return usage("--once and --cron exclude each other")
 	case f.grace < 0:
 		return usage("--grace %s: want 0s or more", f.grace)
 	case f.timeout < 0:
 		return usage("--timeout %s: want 0s or more", f.timeout)
 	}
-	if _, err := upkeep.ParseTimes(f.cron); f.cron != "" && err != nil {
-		return usageError{err}
+	if err := checkTimes(f.cron, f.once); err != nil {
+		return err
 	}
 	file, err := a.load()
 	if err != nil {

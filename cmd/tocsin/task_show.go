@@ -137,35 +137,22 @@ const timeText = "2006-01-02 15:04:05.000Z"
 
 // writeTasks writes a line for each task.
 func writeTasks(w io.Writer, infos []tocsin.Info, now time.Time) {
-	rows := make([][]string, len(infos))
-	for i, info := range infos {
-		rows[i] = taskRow(info, now)
+	var rows [][]string
+	for _, i := range infos {
+		of := "biz_id " + strconv.FormatUint(i.BizID, 10)
+		if i.BizKey != "" {
+			of = "key " + oneCell(i.BizKey)
+		}
+		row := []string{"job_id " + i.JobID.String(), i.BizType, of, i.Status.String(), whenText(i, now), "attempts " + strconv.Itoa(i.Attempts)}
+		if i.Crashes > 0 {
+			row = append(row, "crashes "+strconv.Itoa(i.Crashes))
+		}
+		if i.LastError != "" {
+			row = append(row, "last error: "+oneCell(i.LastError))
+		}
+		rows = append(rows, row)
 	}
 	columns(w, rows...)
-}
-
-// taskRow gives the cells of a task; those that say nothing are left out at its
-// end.
-func taskRow(i tocsin.Info, now time.Time) []string {
-	row := []string{
-		"job_id " + i.JobID.String(), i.BizType, subject(i), i.Status.String(),
-		whenText(i, now), "attempts " + strconv.Itoa(i.Attempts),
-	}
-	if i.Crashes > 0 {
-		row = append(row, "crashes "+strconv.Itoa(i.Crashes))
-	}
-	if i.LastError != "" {
-		row = append(row, "last error: "+oneCell(i.LastError))
-	}
-	return row
-}
-
-// subject names what a task is about.
-func subject(i tocsin.Info) string {
-	if i.BizKey != "" {
-		return "key " + oneCell(i.BizKey)
-	}
-	return "biz_id " + strconv.FormatUint(i.BizID, 10)
 }
 
 // whenText says what action_time means in the task's status.
