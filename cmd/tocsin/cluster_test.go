@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,24 +122,35 @@ func TestClusterTablesSayWhatWaits(t *testing.T) {
 		t.Errorf("got %+v", share)
 	}
 	s.run("cluster", "tables", "--counts=false").says(t, node+"  8       -        -        -     -               0-7")
+	s.run("cluster", "tables", "--group", "orders", "--counts=false", "--grid").says(t,
+		"\n"+s.prefix+"_0 0  AAAA\n", "\n"+s.prefix+"_1 0  AAAA\n", "OVERDUE  MARK", node+"  8       -        -        -     -               A")
+	s.run("cluster", "tables", "--group", "callback", "--grid").says(t, s.prefix+"_1 0  ....\n")
 }
 
-func TestTasksOfAPausedTypeAreNotOverdue(t *testing.T) {
+// What nodes lack, which databases they miss, and which payloads they leave, and who makes up for it.
+func TestClusterNodesHasNotesOfWhatNodesCanNotDo(t *testing.T) {
 	t.Parallel()
-	s := newSite(t) // coupon.remind is paused
-	for biz := range 4 {
-		s.run("task", "add", "--type", "coupon.remind", "--biz-id", strconv.Itoa(biz+1), "--in", "0s").ok(t)
-	}
-	share := func() operator.Share {
-		return decode[[]operator.Tables](t, s.run("cluster", "tables", "--group", "callback", "--json"))[0].Shares[0]
-	}
-	if got := share(); got.Pending != 4 || got.Overdue != 0 {
-		t.Errorf("paused: got %+v", got)
-	}
-	s.run("cluster", "tables", "--group", "callback").says(t, "(nobody)  8       4        0        0     -               0-7")
-	s.run("biz", "resume", "coupon.remind").ok(t)
-	if got := share(); got.Pending != 4 || got.Overdue <= 0 {
-		t.Errorf("resumed: got %+v", got)
+	node := func(id string, info assign.NodeInfo) assign.NodeState { return assign.NodeState{ID: id, Info: info} }
+	lacks := node("a", assign.NodeInfo{Lacks: map[string]string{"order.ship": "no secret"}})
+	old := node("a", assign.NodeInfo{Types: []string{"order.ship"}, Newer: map[string]int{"order.ship": 2}})
+	reads := node("b", assign.NodeInfo{Types: []string{"order.ship"}, Versions: map[string]int{"order.ship": 2}})
+	for _, c := range []struct {
+		nodes []assign.NodeState
+		want  string
+	}{
+		{[]assign.NodeState{lacks}, "note: a can't deliver order.ship (no secret); no node of its group can: such tasks wait\n"},
+		{[]assign.NodeState{lacks, reads}, "note: a can't deliver order.ship (no secret); others of its group stand in for it\n"},
+		{[]assign.NodeState{old}, "note: a leaves tasks of order.ship whose payload has version 2, as it reads 1 at most; no node of its group reads it: such tasks wait\n"},
+		{[]assign.NodeState{old, reads}, "note: a leaves tasks of order.ship whose payload has version 2, as it reads 1 at most; others of its group do\n"},
+		{[]assign.NodeState{{ID: "a", Misses: []int{2, 3}}, {ID: "b", Misses: []int{3}}}, "note: a can't use the databases 2: their tables go to nodes that can; its log and status page say why (--ask)\n" +
+			"note: a can't use the databases 3: no node of its group can, so their tables wait; its log and status page say why (--ask)\n" +
+			"note: b can't use the databases 3: no node of its group can, so their tables wait; its log and status page say why (--ask)\n"},
+	} {
+		var out strings.Builder
+		writeNodes(&out, c.nodes, time.Now())
+		if _, notes, _ := strings.Cut(out.String(), "note: "); "note: "+notes != c.want {
+			t.Errorf("%s, want %s", out.String(), c.want)
+		}
 	}
 }
 
@@ -211,7 +221,6 @@ func TestTheCommandsTellTwoClustersWithOneIDApart(t *testing.T) {
 	if was.Before.ID == "" || was.Now.ID == "" || was.Before.ID == was.Now.ID || !strings.HasPrefix(was.Now.Databases, staging.prefix) {
 		t.Errorf("adopted %+v", was)
 	}
-	production.run("cluster", "nodes").refused(t, exitFailed, "etcd knows the cluster by other databases")
 	production.run("cluster", "adopt").ok(t)
 	production.nodeIn(assign.Identity{ID: was.Before.ID, Databases: "toc_0 on db1"}, "orders", "host-a")
 	staging.run("cluster", "adopt").refused(t, exitFailed, "nodes with other databases are registered: stop host-a-", "toc_0 on db1")
@@ -224,32 +233,38 @@ func (s *site) nodeIn(i assign.Identity, group, name string) string {
 	return s.node(group, name, s.layout.Total())
 }
 
-func TestClusterNodesNamesThePayloadsThatAreLeft(t *testing.T) {
+// A drain waits until the node has no table left or its time is over, and lasts until it is undone.
+func TestClusterDrain(t *testing.T) {
 	t.Parallel()
-	old := assign.NodeState{ID: "old-1", Info: assign.NodeInfo{Types: []string{"order.ship"}, Newer: map[string]int{"order.ship": 2}}}
-	other := assign.NodeState{ID: "new-1", Info: assign.NodeInfo{Types: []string{"order.ship"}, Versions: map[string]int{"order.ship": 2}}}
-	for want, nodes := range map[string][]assign.NodeState{
-		"note: old-1 leaves tasks of order.ship whose payload has version 2, as it reads 1 at most; no node of its group reads it: such tasks wait\n": {old},
-		"note: old-1 leaves tasks of order.ship whose payload has version 2, as it reads 1 at most; others of its group do\n":                         {old, other},
-	} {
-		var out strings.Builder
-		writeNodes(&out, nodes, time.Now())
-		if !strings.Contains(out.String(), want) || strings.Count(out.String(), "note:") != 1 {
-			t.Errorf("%s, want %s", out.String(), want)
-		}
+	s := newSite(t)
+	h := clinging{taker{make(chan int, s.layout.Total())}, &atomic.Bool{}}
+	a := s.nodeOf("orders", "host-a", 8, h, h.took)
+	t.Cleanup(func() { h.free.Store(true) })
+	s.run("cluster", "drain", a).refused(t, exitFailed, a, "no other node of its group would take its tables")
+	b := s.node("orders", "host-b", 0)
+	s.run("cluster", "drain", a, "--wait", "--timeout", "2s").
+		refused(t, exitFailed, "node "+a+" still has 8 tables after 2s, 0-7, and drains on")
+	h.free.Store(true)
+	s.run("cluster", "drain", a, "--wait").says(t, "node "+a+" of group orders has no table left")
+	s.ownedBy(map[string]int{"host-a": 0, "host-b": 8})
+	s.run("cluster", "nodes").says(t, a+"  draining   1.2.3    1       0       0", "ownership  1.2.3    1       8       8")
+	s.run("cluster", "drain", a).says(t, "node "+a+" of group orders gives up its tables: see `tocsin cluster nodes`")
+	d := decode[drained](t, s.run("cluster", "drain", a, "--wait", "--json"))
+	if d.Tables == nil || *d.Tables != 0 || !d.Draining {
+		t.Errorf("got %+v", d)
 	}
-}
-
-func TestTablesOfADatabaseThatNoNodeReachesWait(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	writeNodes(&out, []assign.NodeState{{ID: "a-1", Misses: []int{2, 3}}, {ID: "b-1", Misses: []int{3}}}, time.Now())
-	for _, line := range []string{
-		"note: a-1 can't use the databases 2: their tables go to nodes that can;", "note: a-1 can't use the databases 3: no node of its group can, so their tables wait;",
-		"note: b-1 can't use the databases 3: no node of its group can, so their tables wait;",
-	} {
-		if !strings.Contains(out.String(), line) {
-			t.Errorf("no %q in\n%s", line, out.String())
+	if d := decode[drained](t, s.run("cluster", "drain", a, "--undo", "--json")); d != (drained{Node: a, Group: "orders"}) {
+		t.Errorf("got %+v", d)
+	}
+	s.ownedBy(map[string]int{"host-a": 4, "host-b": 4})
+	s.run("cluster", "drain", a, "--undo").refused(t, exitFailed, a, "it is not draining")
+	s.run("cluster", "drain", "host-a").refused(t, exitFailed, `no live node "host-a"`)
+	s.run("cluster", "drain", b, "--wait", "--undo").refused(t, exitUsage, "not both")
+	s.run("cluster", "drain", b, "--wait", "--timeout", "-1s").refused(t, exitUsage, "--timeout -1s")
+	s.run("cluster", "drain", b, "--timeout", "1s").refused(t, exitUsage, "with --wait")
+	for _, args := range [][]string{{"drain", ""}, {"plan", "--remove", ""}} {
+		if r := s.run(append([]string{"__complete", "cluster"}, args...)...); !strings.HasPrefix(r.stdout, a+"\torders\n") {
+			t.Errorf("%v completes to:\n%s", args, r.stdout)
 		}
 	}
 }
@@ -277,27 +292,6 @@ func (h clinging) Drop(_ context.Context, tables []int) error {
 	return &assign.Refused{Tables: tables, Err: context.DeadlineExceeded}
 }
 
-func TestClusterDrainWaits(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	h := clinging{taker{make(chan int, s.layout.Total())}, &atomic.Bool{}}
-	a := s.nodeOf("orders", "host-a", 8, h, h.took)
-	t.Cleanup(func() { h.free.Store(true) })
-	b := s.node("orders", "host-b", 0)
-	s.run("cluster", "drain", a, "--wait", "--timeout", "2s").
-		refused(t, exitFailed, "node "+a+" still has 8 tables after 2s, 0-7, and drains on")
-	h.free.Store(true)
-	s.run("cluster", "drain", a, "--wait").says(t, "node "+a+" of group orders has no table left")
-	s.ownedBy(map[string]int{"host-a": 0, "host-b": 8})
-	d := decode[drained](t, s.run("cluster", "drain", a, "--wait", "--json"))
-	if d.Tables == nil || *d.Tables != 0 || !d.Draining {
-		t.Errorf("got %+v", d)
-	}
-	s.run("cluster", "drain", b, "--wait", "--undo").refused(t, exitUsage, "not both")
-	s.run("cluster", "drain", b, "--wait", "--timeout", "-1s").refused(t, exitUsage, "--timeout -1s")
-	s.run("cluster", "drain", b, "--timeout", "1s").refused(t, exitUsage, "with --wait")
-}
-
 func TestClusterPlanShowsWhatWouldMoveAndMovesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -322,48 +316,6 @@ func TestClusterPlanShowsWhatWouldMoveAndMovesNothing(t *testing.T) {
 	s.run("cluster", "plan", "--remove", "host-a").refused(t, exitFailed, `no live node "host-a"`, "cluster nodes")
 	s.run("cluster", "plan", "--remove", a, "--group", "callback").refused(t, exitFailed, "no live node", a)
 	s.run("cluster", "plan", "--add", "-1").refused(t, exitUsage, "--add -1: give 0 to 200 nodes")
-}
-
-func TestClusterDrainMovesANodesTablesToTheOthersUntilUndone(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	a := s.node("orders", "host-a", 8)
-	s.run("cluster", "drain", a).refused(t, exitFailed, a, "no other node of its group would take its tables")
-	s.node("orders", "host-b", 4)
-	s.run("cluster", "drain", a).says(t, "node "+a+" of group orders gives up its tables: see `tocsin cluster nodes`")
-	s.ownedBy(map[string]int{"host-a": 0, "host-b": 8})
-	s.run("cluster", "nodes").says(t, a+"  draining   1.2.3    1       0       0", "ownership  1.2.3    1       8       8")
-	s.run("cluster", "plan").says(t, "group orders: 0 of 8 tables would move", a+"  0       0     0")
-	d := decode[drained](t, s.run("cluster", "drain", a, "--undo", "--json"))
-	if d != (drained{Node: a, Group: "orders"}) {
-		t.Errorf("got %+v", d)
-	}
-	s.ownedBy(map[string]int{"host-a": 4, "host-b": 4})
-	s.run("cluster", "drain", a, "--undo").refused(t, exitFailed, a, "it is not draining")
-	s.run("cluster", "drain", "host-a").refused(t, exitFailed, `no live node "host-a"`)
-	s.run("cluster", "drain").refused(t, exitUsage, "want ID")
-	for _, args := range [][]string{{"drain", ""}, {"plan", "--remove", ""}} {
-		r := s.run(append([]string{"__complete", "cluster"}, args...)...)
-		if !strings.HasPrefix(r.stdout, a+"\torders\n") {
-			t.Errorf("%v completes to:\n%s", args, r.stdout)
-		}
-	}
-}
-
-func TestClusterTablesDrawAGrid(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	a := s.node("orders", "host-a", 8)
-	b := s.node("orders", "host-b", 4)
-	s.run("cluster", "tables", "--group", "orders", "--counts=false", "--grid").says(t,
-		"\n"+s.prefix+"_0 0  ", "\n"+s.prefix+"_1 0  ", "OVERDUE  MARK", a+"  4       -        -        -     -               A", b)
-	out := s.run("cluster", "tables", "--grid").ok(t)
-	if !strings.Contains(out, s.prefix+"_1 0  ....\n") {
-		t.Errorf("the group callback has no node:\n%s", out)
-	}
-	if out := s.run("cluster", "tables").ok(t); strings.Contains(out, "MARK") {
-		t.Errorf("a grid, though this is no terminal:\n%s", out)
-	}
 }
 
 // nodes are the live ones of all groups.

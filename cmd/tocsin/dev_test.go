@@ -22,14 +22,15 @@ import (
 
 func TestDevDeliversItsSamplesAndExits(t *testing.T) {
 	t.Parallel()
-	for name, etcd := range map[string]bool{"with etcd": true, "without etcd": false} {
-		t.Run(name, func(t *testing.T) {
+	for layout, etcd := range map[string]bool{"8x16": true, "4x2": false} {
+		t.Run(fmt.Sprint("with etcd: ", etcd), func(t *testing.T) {
 			t.Parallel()
-			s := decodeText[devcluster.Summary](t, call(t, "dev", fmt.Sprint("--etcd=", etcd), "--tasks", "200", "--over", "1s", "--exit", "--json").ended(t))
+			s := decodeText[devcluster.Summary](t, call(t, "dev", fmt.Sprint("--etcd=", etcd), "--layout", layout, "--tasks", "200", "--over", "1s", "--exit", "--json").ended(t))
+			half := map[bool]int{true: 64, false: 4}[etcd]
 			if s.Delivered != 200 || s.Seen != 200 || !etcd && s.Again != 0 || s.Early != 0 || s.Dead != 0 || s.Unsettled != 0 {
 				t.Errorf("%+v", s)
 			}
-			if len(s.Nodes) != 2 || s.Nodes[0].Tables != 64 || s.Nodes[1].Tables != 64 || s.Nodes[0].Delivered+s.Nodes[1].Delivered < 200 {
+			if len(s.Nodes) != 2 || s.Nodes[0].Tables != half || s.Nodes[1].Tables != half || s.Nodes[0].Delivered+s.Nodes[1].Delivered < 200 {
 				t.Errorf("nodes: %+v", s.Nodes)
 			}
 		})
@@ -116,24 +117,23 @@ func TestDevRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-func TestDevWithoutMariaDBSaysHowToInstallIt(t *testing.T) {
-	t.Setenv(devserver.ProductMariaDB.EnvDir(), t.TempDir())
-	call(t, "dev", "--exit", "--server", "mariadb").refused(t, exitFailed, "mariadbd not found", "apt-get install mariadb-server-core")
-}
-
-func TestDevWithoutAServerOfTheScriptSaysHowToInstallIt(t *testing.T) {
-	for server, says := range map[string]string{"mysql": "no MySQL found", "mariadb-11.8": "no MariaDB 11.8 found"} {
-		t.Setenv(devserver.Product(server).EnvDir(), t.TempDir())
-		call(t, "dev", "--exit", "--server", server).refused(t, exitFailed, says, "scripts/install-server.sh "+server)
+func TestDevWithoutAProgramSaysHowToInstallIt(t *testing.T) {
+	t.Parallel()
+	empty := t.TempDir()
+	for _, c := range []struct {
+		server string
+		env    []string
+		says   []string
+	}{
+		{"mariadb", []string{devserver.ProductMariaDB.EnvDir() + "=" + empty}, []string{"mariadbd not found", "apt-get install mariadb-server-core"}},
+		{"mysql", []string{devserver.Product("mysql").EnvDir() + "=" + empty}, []string{"no MySQL found", "scripts/install-server.sh mysql"}},
+		{"mariadb-11.8", []string{devserver.Product("mariadb-11.8").EnvDir() + "=" + empty}, []string{"no MariaDB 11.8 found", "scripts/install-server.sh mariadb-11.8"}},
+		// MariaDB is found in the folders of system programs, as Debian has it.
+		{"mariadb", []string{devserver.EnvEtcd + "=", "PATH=" + empty}, []string{"etcd not found", "apt-get install etcd-server", devserver.EnvEtcd}},
+		{"mariadb", []string{devserver.EnvEtcd + "=none/etcd", "PATH=" + empty}, []string{devserver.EnvEtcd, "none/etcd is not a program"}},
+	} {
+		callWith(t, empty, "", c.env, "dev", "--exit", "--server", c.server).refused(t, exitFailed, c.says...)
 	}
-}
-
-func TestDevWithoutEtcdSaysHowToGetIt(t *testing.T) {
-	t.Setenv(devserver.EnvEtcd, "")
-	t.Setenv("PATH", t.TempDir()) // MariaDB is found in the folders of system programs, as Debian has it
-	call(t, "dev", "--exit", "--server", "mariadb").refused(t, exitFailed, "etcd not found", "apt-get install etcd-server", devserver.EnvEtcd)
-	t.Setenv(devserver.EnvEtcd, "none/etcd")
-	call(t, "dev", "--exit", "--server", "mariadb").refused(t, exitFailed, devserver.EnvEtcd, "none/etcd is not a program")
 }
 
 // hinted is a running `tocsin dev` with two nodes, and what it prints for a second terminal.
@@ -143,9 +143,21 @@ type hinted struct {
 	commands []string // "tocsin task add ...", "curl ..."
 }
 
+// startHinted starts it where no Prometheus is installed.
 func startHinted(t *testing.T) (*hinted, *output) {
 	t.Helper()
-	out, stop := startDev(t, t.TempDir(), "Ctrl-C stops everything", nil, "--layout", "1x4", "--prometheus=false")
+	etcd := os.Getenv(devserver.EnvEtcd)
+	if etcd == "" {
+		var err error
+		if etcd, err = exec.LookPath("etcd"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty := []string{"PATH=" + t.TempDir(), devserver.EnvEtcd + "=" + etcd}
+	out, stop := startDev(t, t.TempDir(), "Ctrl-C stops everything", empty, "--layout", "1x4")
+	if said := prints(t, out, "The metrics are "); !strings.Contains(said, "not collected") || !strings.Contains(said, "apt-get install prometheus") {
+		t.Errorf("it says %q", said)
+	}
 	h := &hinted{t: t}
 	_, hint, _ := strings.Cut(out.String(), "It is still up.")
 	for line := range strings.Lines(hint) {
@@ -305,21 +317,4 @@ func TestDevUnderLoadIsWatchedByPrometheus(t *testing.T) {
 		_ = response.Body.Close()
 		t.Errorf("Prometheus still answers after the end: %s", response.Status)
 	}
-}
-
-func TestDevWithoutPrometheusRunsAndSaysHowToInstallIt(t *testing.T) {
-	t.Parallel()
-	etcd := os.Getenv(devserver.EnvEtcd)
-	if etcd == "" {
-		var err error
-		if etcd, err = exec.LookPath("etcd"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	empty := []string{"PATH=" + t.TempDir(), devserver.EnvEtcd + "=" + etcd}
-	out, stop := startDev(t, t.TempDir(), "The metrics are", empty, "--layout", "2x2", "--nodes", "1")
-	if said := prints(t, out, "The metrics are"); !strings.Contains(said, "not collected") || !strings.Contains(said, "apt-get install prometheus") {
-		t.Errorf("it says %q", said)
-	}
-	stop()
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 // examined is the JSON of `doctor`.
@@ -39,10 +38,11 @@ func (e examined) failures() string {
 	return strings.Join(all, ", ")
 }
 
+// A healthy cluster, then one whose commits wait for a lock, and at last one whose server takes no writes.
 func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 	t.Parallel()
-	s := bareSite(t)
-	s.write("tocsin.yaml", s.yaml(s.layout, startServer(t, devserver.MariaDBConfig{Durable: true}).DSN()))
+	s, dsn := bareSite(t), startServer(t, devserver.MariaDBConfig{Durable: true}).DSN()
+	s.write("tocsin.yaml", s.yaml(s.layout, dsn))
 	s.write("biz.yaml", bizYAML)
 	s.applyDDL()
 	s.run("doctor").says(t, "warn  biz types    stored: none", "1 to warn of, 0 failed")
@@ -62,6 +62,43 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK || len(got.Checks) != 22 {
 		t.Errorf("got %+v", got)
 	}
+	holder, err := openDB(t, dsn).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	on := func(statement string) {
+		t.Helper()
+		if _, err := holder.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on("FLUSH TABLES WITH READ LOCK")
+	s.doctor().finding(t, "fail", "commit", "waits for a lock in vain", "FLUSH TABLES WITH READ LOCK")
+	on("UNLOCK TABLES")
+	s.doctor().finding(t, "ok", "commit", "committed in")
+	on("SET GLOBAL read_only = 1") // root may write
+	says(t, s.why(s.adding("order.close", 1, "0s")), operator.StateReadOnly, "server db1 is read-only", "group orders has no node")
+}
+
+func TestDoctorSeesThatCommitsWaitForAReplica(t *testing.T) {
+	t.Parallel()
+	args, name := []string{"--rpl-semi-sync-master-timeout=3600000"}, "rpl_semi_sync_master_enabled"
+	if devtest.IsMySQL(t) {
+		args, name = []string{"--plugin-load-add=semisync_source.so", "--rpl-semi-sync-source-timeout=3600000"}, "rpl_semi_sync_source_enabled"
+	}
+	s, dsn := bareSite(t), startServer(t, devserver.MariaDBConfig{Durable: true, Args: append(args, "--log-bin=bin", "--server-id=1")}).DSN()
+	s.write("tocsin.yaml", s.yaml(s.layout, dsn))
+	s.applyAll()
+	db := openDB(t, dsn)
+	if _, err := db.Exec("SET GLOBAL " + name + " = 1"); err != nil {
+		t.Fatal(err)
+	}
+	s.doctor().finding(t, "fail", "commit", "a write is not committed after 10", "semi-synchronous replica")
+	if _, err := db.Exec("SET GLOBAL " + name + " = 0"); err != nil {
+		t.Fatal(err)
+	}
+	s.doctor().finding(t, "ok", "commit", "committed in")
 }
 
 func TestDoctorComparesTheNodesWithTheServersConnections(t *testing.T) {
@@ -204,6 +241,7 @@ func (s *site) doctor() examined {
 func (s *site) user(grants ...string) string {
 	s.t.Helper()
 	name := s.prefix + "u"
+	s.exec("DROP USER IF EXISTS '" + name + "'@'%'")
 	s.exec("CREATE USER '" + name + "'@'%'")
 	s.t.Cleanup(func() { _, _ = s.db.Exec("DROP USER '" + name + "'@'%'") })
 	for _, grant := range grants {
@@ -215,41 +253,27 @@ func (s *site) user(grants ...string) string {
 
 func TestDoctorNamesTheRightsThatTheUserLacks(t *testing.T) {
 	t.Parallel()
-	t.Run("may only read", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t)
-		name := s.user("SELECT ON `{prefix}\\_%`.*")
-		got := s.doctor()
-		if got.OK {
-			t.Error("it is well")
-		}
-		escaped := strings.ReplaceAll(s.prefix+"_0", "_", `\_`)
-		got.finding(t, "fail", "rights", name+"@% may not INSERT "+s.prefix+"_0.owner", "UPDATE "+s.prefix+"_0.owner",
-			"GRANT INSERT, UPDATE, DELETE ON `"+escaped+"`.* TO '"+name+"'@'%'")
-		got.finding(t, "warn", "commit", "not tried", "denied")
-	})
-	t.Run("lacks the owner table, as after a move", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t)
-		all := "SELECT, INSERT, UPDATE, DELETE ON {prefix}_1."
-		grants := []string{"ALL ON {prefix}_0.*", "SELECT ON {prefix}_1.*", all + "doorbell", all + "biz_type"}
-		for table := range s.layout.Tables {
-			grants = append(grants, all+fmt.Sprintf("task_%04d", table))
-		}
-		name := s.user(grants...)
-		s.doctor().finding(t, "fail", "rights", name+"@% may not INSERT "+s.prefix+"_1.owner; UPDATE "+s.prefix+"_1.owner",
-			"GRANT INSERT, UPDATE ON `"+s.prefix+"_1`.owner TO '"+name+"'@'%'")
-	})
-	t.Run("may not delete", func(t *testing.T) {
-		t.Parallel()
-		s := newSite(t)
-		s.user("SELECT, INSERT, UPDATE ON `{prefix}\\_%`.*")
-		got := s.doctor()
-		got.finding(t, "warn", "rights", "may not DELETE "+s.prefix+"_0.doorbell")
-		if got.failures() != "" {
-			t.Errorf("failures %q", got.failures())
-		}
-	})
+	s := newSite(t)
+	name := s.user("SELECT ON `{prefix}\\_%`.*")
+	got, escaped := s.doctor(), strings.ReplaceAll(s.prefix+"_0", "_", `\_`)
+	got.finding(t, "fail", "rights", name+"@% may not INSERT "+s.prefix+"_0.owner", "UPDATE "+s.prefix+"_0.owner",
+		"GRANT INSERT, UPDATE, DELETE ON `"+escaped+"`.* TO '"+name+"'@'%'")
+	got.finding(t, "warn", "commit", "not tried", "denied")
+
+	all := "SELECT, INSERT, UPDATE, DELETE ON {prefix}_1."
+	grants := []string{"ALL ON {prefix}_0.*", "SELECT ON {prefix}_1.*", all + "doorbell", all + "biz_type"}
+	for table := range s.layout.Tables {
+		grants = append(grants, all+fmt.Sprintf("task_%04d", table))
+	}
+	s.user(grants...) // lacks the owner table, as after a move
+	s.doctor().finding(t, "fail", "rights", name+"@% may not INSERT "+s.prefix+"_1.owner; UPDATE "+s.prefix+"_1.owner",
+		"GRANT INSERT, UPDATE ON `"+s.prefix+"_1`.owner TO '"+name+"'@'%'")
+
+	s.user("SELECT, INSERT, UPDATE ON `{prefix}\\_%`.*")
+	got = s.doctor()
+	if got.finding(t, "warn", "rights", "may not DELETE "+s.prefix+"_0.doorbell"); got.failures() != "" {
+		t.Errorf("failures %q", got.failures())
+	}
 }
 
 func TestDoctorJudgesAUserForItsRoleAlone(t *testing.T) {
@@ -279,93 +303,31 @@ func TestDoctorJudgesAUserForItsRoleAlone(t *testing.T) {
 	both.finding(t, "ok", "rights", "role client-add,purge does")
 }
 
-func TestDoctorNamesMissingTables(t *testing.T) {
-	t.Parallel()
-	for table, fix := range map[string]string{
-		"task_0002": "run `tocsin ddl apply`", "biz_type": "run `tocsin ddl apply`, then `tocsin biz apply FILE`",
-	} {
-		t.Run(table, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.exec("DROP TABLE {prefix}_1." + table)
-			got := s.doctor()
-			got.finding(t, "fail", "tables", s.prefix+"_1."+table+" missing", fix)
-			s.applyDDL()
-			s.run("biz", "apply", "biz.yaml").ok(t)
-			if got := s.doctor(); got.failures() != "" {
-				t.Errorf("after the fix: failures %q", got.failures())
-			}
-		})
-	}
-}
-
-func TestDoctorLeavesNothingBehind(t *testing.T) {
+// Missing tables are named, and beside that doctor leaves no trace of its own.
+func TestDoctorNamesMissingTablesAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.exec("INSERT INTO {prefix}_0.doorbell (table_no, job_id, biz_type, action_time) VALUES (0, 1, 1, NOW())")
-	s.doctor()
-	s.exec("INSERT INTO {prefix}_0.doorbell (table_no, job_id, biz_type, action_time) VALUES (0, 2, 1, NOW())")
-	var ids string
-	if err := s.db.QueryRow("SELECT GROUP_CONCAT(id ORDER BY id) FROM " + s.prefix + "_0.doorbell").Scan(&ids); err != nil || ids != "1,2" {
-		t.Errorf("doorbell ids %s, %v", ids, err)
+	for _, c := range []struct{ table, fix string }{
+		{"task_0002", "run `tocsin ddl apply`"}, {"biz_type", "run `tocsin ddl apply`, then `tocsin biz apply FILE`"},
+	} {
+		s.exec("DROP TABLE {prefix}_1." + c.table)
+		s.doctor().finding(t, "fail", "tables", s.prefix+"_1."+c.table+" missing", c.fix)
+		s.applyAll()
 	}
-	if n := s.rows(); n != 0 {
-		t.Errorf("%d tasks", n)
+	for id := range 2 {
+		s.exec("INSERT INTO {prefix}_0.doorbell (table_no, job_id, biz_type, action_time) VALUES (0, ?, 1, NOW())", id+1)
+		if got := s.doctor(); got.failures() != "" {
+			t.Errorf("after the fix: failures %q", got.failures())
+		}
+	}
+	if s.rows() != 0 || s.answered("SELECT 1 FROM {prefix}_0.doorbell WHERE id > 2") != 0 {
+		t.Error("it has left tasks, or taken an id of a doorbell")
 	}
 	for db := range s.layout.Databases {
-		var owners int
-		if err := s.db.QueryRow("SELECT COUNT(*) FROM " + s.layout.Database(db) + ".owner").Scan(&owners); err != nil || owners != 0 {
-			t.Errorf("%d owner rows, %v", owners, err)
+		if n := s.answered("SELECT 1 FROM " + s.layout.Database(db) + ".owner"); n != 0 {
+			t.Errorf("%d owner rows", n)
 		}
 	}
-}
-
-// hangingSite is a site on a server of its own that can be made to hang.
-func hangingSite(t *testing.T, args ...string) (*site, *sql.DB) {
-	t.Helper()
-	s := bareSite(t)
-	dsn := startServer(t, devserver.MariaDBConfig{Durable: true, Args: args}).DSN()
-	s.write("tocsin.yaml", s.yaml(s.layout, dsn))
-	s.applyAll()
-	db := openDB(t, dsn)
-	return s, db
-}
-
-func TestDoctorSeesThatCommitsHang(t *testing.T) {
-	t.Parallel()
-	t.Run("they wait for a replica", func(t *testing.T) {
-		t.Parallel()
-		args, name := []string{"--rpl-semi-sync-master-timeout=3600000"}, "rpl_semi_sync_master_enabled"
-		if devtest.IsMySQL(t) {
-			args, name = []string{"--plugin-load-add=semisync_source.so", "--rpl-semi-sync-source-timeout=3600000"}, "rpl_semi_sync_source_enabled"
-		}
-		s, db := hangingSite(t, append(args, "--log-bin=bin", "--server-id=1")...)
-		if _, err := db.Exec("SET GLOBAL " + name + " = 1"); err != nil {
-			t.Fatal(err)
-		}
-		s.doctor().finding(t, "fail", "commit", "a write is not committed after 10", "semi-synchronous replica")
-		if _, err := db.Exec("SET GLOBAL " + name + " = 0"); err != nil {
-			t.Fatal(err)
-		}
-		s.doctor().finding(t, "ok", "commit", "committed in")
-	})
-	t.Run("a read lock is held", func(t *testing.T) {
-		t.Parallel()
-		s, db := hangingSite(t)
-		holder, err := db.Conn(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer holder.Close()
-		if _, err := holder.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK"); err != nil {
-			t.Fatal(err)
-		}
-		s.doctor().finding(t, "fail", "commit", "waits for a lock in vain", "FLUSH TABLES WITH READ LOCK")
-		if _, err := holder.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
-			t.Fatal(err)
-		}
-		s.doctor().finding(t, "ok", "commit", "committed in")
-	})
 }
 
 func TestDoctorMissesASecretInItsEnvironment(t *testing.T) {
@@ -375,8 +337,6 @@ func TestDoctorMissesASecretInItsEnvironment(t *testing.T) {
 	s.write("signed.yaml", strings.Replace(s.text("biz.yaml"), "      allow:", "      secrets: ["+variable+"]\n      allow:", 1))
 	s.run("biz", "apply", "signed.yaml").ok(t)
 	s.doctor().finding(t, "fail", "secrets", "biz type coupon.remind", variable, "where doctor runs", "`tocsin serve` and `tocsin sweep`")
-	with := command(t.Context(), s.dir, "doctor", "--json")
-	with.Env = append(with.Env, variable+"=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	out, _ := with.Output()
-	decodeText[examined](t, string(out)).finding(t, "ok", "secrets", "1 callbacks are set")
+	with := callWith(t, s.dir, "", []string{variable + "=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, "doctor", "--json")
+	decodeText[examined](t, with.stdout).finding(t, "ok", "secrets", "1 callbacks are set")
 }

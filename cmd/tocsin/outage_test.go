@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,21 +12,12 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
-
-// halfDown gives a site whose database 1 is on a server that is down.
-func halfDown(t *testing.T) *site {
-	t.Helper()
-	s := newSite(t)
-	s.write("tocsin.yaml", s.splitYAML("toc:hunter2@tcp(127.0.0.1:1)/"))
-	return s
-}
 
 // bizIDIn gives a biz_id whose tasks are in the database.
 func (s *site) bizIDIn(database int) string {
@@ -41,7 +31,8 @@ func (s *site) bizIDIn(database int) string {
 // Each command does what the other server allows, and names the one that is down without its password.
 func TestWithOneServerDownTheOtherStillServes(t *testing.T) {
 	t.Parallel()
-	s := halfDown(t)
+	s := newSite(t)
+	s.write("tocsin.yaml", s.splitYAML("toc:hunter2@tcp(127.0.0.1:1)/"))
 	fails := func(line string) string {
 		t.Helper()
 		r := s.run(strings.Fields(line)...)
@@ -58,8 +49,19 @@ func TestWithOneServerDownTheOtherStillServes(t *testing.T) {
 	if n := s.rows(); n != 1 {
 		t.Errorf("%d tasks are stored, want 1", n)
 	}
-	if said := fails("task redrive --all"); said != "0 dead tasks redriven\n" {
-		t.Errorf("redrive says %q", said)
+	for line, want := range map[string]string{
+		"task redrive --all":             "0 dead tasks redriven\n",
+		"task list --status pending":     "order.close  biz_id ",
+		"task list --status dead":        "no dead tasks in what could be read\n",
+		"task list --status dead --json": "[]\n",
+		"schedule list":                  "no schedules in what could be read\n",
+		"biz stats":                      "not counted in full: db2\n",
+		"cluster tables":                 "not counted in full: db2\n",
+		"audit":                          "audit: no fault in what could be read; not read in full: db2; 4 tables, ",
+	} {
+		if said := fails(line); !strings.Contains(said, want) {
+			t.Errorf("%s: no %q in %q", line, want, said)
+		}
 	}
 	if got := decodeText[upkeep.PurgeResult](t, fails("purge --json")); got.Tables != 4 || !slices.Equal(got.Failed, []string{"db2"}) {
 		t.Errorf("purge: %+v", got)
@@ -67,42 +69,57 @@ func TestWithOneServerDownTheOtherStillServes(t *testing.T) {
 	if got := decodeText[upkeep.AuditReport](t, fails("audit --json")); got.Tables != 4 || !slices.Equal(got.Failed, []string{"db2"}) {
 		t.Errorf("audit: %+v", got)
 	}
-	if said := fails("audit"); !strings.HasPrefix(said, "audit: no fault in what could be read; not read in full: db2; 4 tables, ") {
-		t.Errorf("audit says %q", said)
-	}
 	s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 5", 1))
 	if got := decodeText[appliedBiz](t, fails("biz apply biz.yaml --json")); got.Databases != 1 {
 		t.Errorf("biz apply: %+v", got)
 	}
 	s.run("biz", "show", "order.close").says(t, "attempts: 5")
-}
-
-// What the other servers hold is printed while one is away or frozen, and that one is named.
-func TestListsHaveWhatTheOtherServersHold(t *testing.T) {
-	t.Parallel()
-	s := halfDown(t)
-	s.run("task", "add", "--type", "order.close", "--in", "1h", "--biz-id", s.bizIDIn(0)).ok(t)
-	for line, want := range map[string]string{
-		"task list --status pending":     "order.close  biz_id ",
-		"task list --status dead":        "no dead tasks in what could be read\n",
-		"task list --status dead --json": "[]\n",
-		"schedule list":                  "no schedules in what could be read\n",
-		"biz stats":                      "not counted in full: db2\n",
-		"cluster tables":                 "not counted in full: db2\n",
-	} {
-		r := s.run(strings.Fields(line)...)
-		r.refused(t, exitFailed, "db2")
-		if !strings.Contains(r.stdout, want) {
-			t.Errorf("%s: no %q in %q", line, want, r.stdout)
-		}
-	}
 	s.user("SELECT ON {prefix}_0.layout", "SELECT ON {prefix}_1.layout", "SELECT ON {prefix}_0.biz_type", "SELECT ON {prefix}_1.biz_type")
 	for _, line := range []string{"task list --status pending --json", "biz stats", "biz stats --json"} {
 		r := s.run(strings.Fields(line)...)
-		r.refused(t, exitFailed, "SELECT command denied")
-		if r.stdout != "" {
+		if r.refused(t, exitFailed, "SELECT command denied"); r.stdout != "" {
 			t.Errorf("%s prints of tables that it may not read: %s", line, r.stdout)
 		}
+	}
+}
+
+// Every command does its work on the correct database, names the wrong one once, and fails. The other ways of a database to be wrong
+// are played in packages store and node.
+func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	says := s.prefix + "_1 on db1 has no layout table"
+	for database := range 2 {
+		n, err := strconv.Atoi(s.bizIDIn(database))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.settled(n, tocsin.Done, "31 DAY")
+		s.settled(n, tocsin.Pending, "1 HOUR")
+	}
+	s.exec("RENAME TABLE {prefix}_1.layout TO {prefix}_1.away")
+	s.node("orders", "host", 1)
+	const add = "task add --type order.close --in 1h --biz-id "
+	s.run(strings.Fields(add+s.bizIDIn(0))...).says(t, "pending")
+	s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 5", 1))
+	for _, c := range []struct{ line, want string }{
+		{"sweep", "sweep: 4 tables, 1 overdue, "}, {"audit", "overdue 1; not read in full: db1; 4 tables, "}, {"purge", "purge: 4 tables, 1 done, "},
+		{"biz apply biz.yaml", " 1 databases written"}, {"biz pause order.close", " 1 databases written"}, {add + s.bizIDIn(1), ""},
+	} {
+		r := s.run(strings.Fields(c.line)...)
+		r.refused(t, exitFailed, says)
+		if n := strings.Count(r.stderr, says); n > 1 || !strings.Contains(r.stdout, c.want) {
+			t.Errorf("%s names the database %d times, want %q:\n%s%s", c.line, n, c.want, r.stdout, r.stderr)
+		}
+	}
+	for _, line := range []string{"cluster nodes", "doctor"} {
+		if r := s.run(strings.Fields(line)...); r.code != exitFailed || !strings.Contains(r.stdout+r.stderr, says) {
+			t.Errorf("%s: exit code %d, want %s:\n%s%s", line, r.code, says, r.stdout, r.stderr)
+		}
+	}
+	s.run("biz", "show", "order.close").says(t, "attempts: 5", "paused: true")
+	if n := s.answered("SELECT 1 FROM " + s.layout.Database(1) + ".biz_type WHERE number = 1 AND revision = 1 AND policy NOT LIKE '%paused%'"); n != 1 {
+		t.Error("the wrong database was written")
 	}
 }
 
@@ -137,76 +154,44 @@ func TestAFrozenServerHoldsUpNoListForLong(t *testing.T) {
 	lists.Wait()
 }
 
-// Every command does its work on the correct database, names the wrong one once, and fails. The other ways of a database to be wrong
-// are played in packages store and node.
-func TestCommandsGoOnBesideAWrongDatabase(t *testing.T) {
+// While an endpoint is down its tasks wait and use no attempt; once it is back, all come once.
+func TestTasksWaitWithoutAnAttemptWhileTheirEndpointIsDown(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	says := s.prefix + "_1 on db1 has no layout table"
-	for database := range 2 {
-		n, err := strconv.Atoi(s.bizIDIn(database))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.settled(n, tocsin.Done, "31 DAY")
-		s.settled(n, tocsin.Pending, "1 HOUR")
-	}
-	s.exec("RENAME TABLE {prefix}_1.layout TO {prefix}_1.away")
-	fails := func(args ...string) result {
-		r := s.run(args...)
-		r.refused(t, exitFailed, says)
-		if n := strings.Count(r.stderr, says); n > 1 {
-			t.Errorf("%s names the database %d times: %s", args[0], n, r.stderr)
-		}
-		return r
-	}
-	if got := decodeText[node.SweepResult](t, fails("sweep", "--json").stdout); got.Tables != 4 || got.Overdue != 1 {
-		t.Errorf("sweep: %+v, want 4 tables, 1 overdue", got)
-	}
-	if got := decodeText[upkeep.AuditReport](t, fails("audit", "--json").stdout); got.Tables != 4 || got.Faults["overdue"] != 1 {
-		t.Errorf("audit: %+v, want 4 tables, 1 overdue", got)
-	}
-	if got := decodeText[upkeep.PurgeResult](t, fails("purge", "--json").stdout); got.Tables != 4 || got.Types["order.close"].Done != 1 {
-		t.Errorf("purge: %+v, want 4 tables, 1 done", got)
-	}
-	for _, args := range [][]string{{"biz", "apply", "biz.yaml"}, {"biz", "pause", "order.close"}} {
-		s.write("biz.yaml", strings.Replace(bizYAML, "attempts: 3", "attempts: 5", 1))
-		if got := decodeText[appliedBiz](t, fails(append(args, "--json")...).stdout); got.Databases != 1 {
-			t.Errorf("%s: %+v, want 1 database", args, got)
-		}
-	}
-	s.run("biz", "show", "order.close").says(t, "attempts: 5", "paused: true")
-	if n := s.answered("SELECT 1 FROM " + s.layout.Database(1) + ".biz_type WHERE number = 1 AND revision = 1 AND policy NOT LIKE '%paused%'"); n != 1 {
-		t.Error("the wrong database was written")
-	}
-	fails("biz", "resume", "order.close")
-	add := []string{"task", "add", "--type", "order.close", "--in", "1h", "--biz-id"}
-	s.run(append(add, s.bizIDIn(0))...).says(t, "pending")
-	s.run(append(add, s.bizIDIn(1))...).refused(t, exitFailed, says)
-	s.node("orders", "host", 1)
-	if r := s.run("cluster", "nodes"); r.code != exitFailed || !strings.Contains(r.stderr, says) {
-		t.Errorf("cluster nodes: exit code %d, want %s:\n%s", r.code, says, r.stderr)
-	}
-	if r := s.run("doctor"); r.code != exitFailed || !strings.Contains(r.stdout, says) {
-		t.Errorf("doctor: exit code %d, want %s:\n%s", r.code, says, r.stdout)
-	}
-}
-
-// awaySite has a biz type whose receiver is down, and a function that starts the receiver.
-func awaySite(t *testing.T) (s *site, c *callbacks, back func()) {
-	t.Helper()
-	s, c = callbackSite(t)
+	const tasks = 1000
+	s, c := callbackSite(t)
 	c.Close()
-	return s, c, func() {
-		l, err := net.Listen("tcp", c.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		again := httptest.NewUnstartedServer(c)
-		_ = again.Listener.Close()
-		again.Listener = l
-		again.Start()
-		t.Cleanup(again.Close)
+	s.overdue("coupon.remind", 5)
+	swept := s.run("sweep", "--once", "--timeout", "5m", "--json")
+	if swept.code != exitFailed || !strings.HasSuffix(swept.stderr, "tocsin: overdue tasks are left: coupon.remind (target away): 5\n") || !strings.Contains(swept.stderr, "connection refused") {
+		t.Errorf("exit code %d, stderr:\n%s", swept.code, swept.stderr)
+	}
+	if got := decodeText[node.SweepResult](t, swept.stdout); got.Overdue != 5 || got.Left["coupon.remind (target away)"] != 5 || got.Delivered+got.Unread+got.CutOff != 0 || got.TimedOut {
+		t.Errorf("%s", swept.stdout)
+	}
+	if n := s.counted("status = 0 AND attempts + crashes = 0 AND action_time < UTC_TIMESTAMP() - INTERVAL 9 MINUTE"); n != 5 {
+		t.Errorf("%d of 5 tasks wait as they were", n)
+	}
+	s.emptied()
+	s.fill(tasks, 0)
+	page := s.servePage("owner")
+	s.ownedBy(map[string]int{"owner": 8})
+	id, last := s.nodes()[0].ID, s.adding("coupon.remind", tasks+1, "0s")
+	s.until(last, operator.StateTargetAway, nil, "node "+id+" can't reach the target of coupon.remind since 20", "connection refused", "it tries one task", "and the others wait, without an attempt")
+	s.run("top", "--once", "--status", page).says(t, "away")
+	s.run("biz", "show", "coupon.remind").says(t, "# "+id+": away, ", " tasks wait, since 20", ", next try 20", "connection refused")
+	if n := s.counted("status = 0 AND attempts + crashes = 0"); n != tasks+1 {
+		t.Errorf("%d of %d tasks wait without an attempt", n, tasks+1)
+	}
+	l, err := net.Listen("tcp", c.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := &http.Server{Handler: c}
+	t.Cleanup(func() { _ = back.Close() })
+	go func() { _ = back.Serve(l) }()
+	s.waitFor("all tasks are done", func() bool { return s.notDone() == 0 })
+	if seen, again, _ := c.counts(); seen != tasks+1 || again != 0 || s.counted("attempts + crashes > 0") != 0 {
+		t.Errorf("%d of %d tasks came, %d of them more than once, %d have an attempt", seen, tasks+1, again, s.counted("attempts + crashes > 0"))
 	}
 }
 
@@ -218,79 +203,6 @@ func (s *site) metric(page, name string) float64 {
 	value, _, _ := strings.Cut(rest, "\n")
 	number, _ := strconv.ParseFloat(value, 64)
 	return number
-}
-
-// lane reads what a node says of the biz type.
-func (s *site) lane(page string) (l dispatcher.LaneReport) {
-	s.t.Helper()
-	r, err := s.report(page)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, l := range r.Lanes {
-		if l.BizType == "coupon.remind" {
-			return l
-		}
-	}
-	return l
-}
-
-// While an endpoint is down its tasks wait and use no attempt; once it is back, all come once.
-func TestTasksWaitWithoutAnAttemptWhileTheirEndpointIsDown(t *testing.T) {
-	t.Parallel()
-	const tasks = 2000
-	s, c, back := awaySite(t)
-	s.fill(tasks, 0)
-	page := s.servePage("owner")
-	s.ownedBy(map[string]int{"owner": 8})
-	s.waitFor("the node finds that it can't reach it", func() bool { return s.lane(page).State == dispatcher.Away })
-	id := s.nodes()[0].ID
-
-	last := s.adding("coupon.remind", tasks+1, "0s")
-	s.until(last, operator.StateTargetAway, nil, "node "+id+" can't reach the target of coupon.remind since 20", "connection refused", "it tries one task", "and the others wait, without an attempt")
-	s.run("task", "why", last.String()).says(t, "\ntarget_away: node "+id)
-	s.run("top", "--once", "--status", page).says(t, "away")
-	s.run("biz", "show", "coupon.remind").says(t, "# "+id+": away, ", " tasks wait, since 20", ", next try 20", "connection refused")
-	if n := s.counted("status = 0 AND attempts + crashes = 0"); n != tasks+1 {
-		t.Errorf("%d of %d tasks wait without an attempt", n, tasks+1)
-	}
-	back()
-	s.waitFor("all tasks are done", func() bool { return s.notDone() == 0 })
-	if seen, again, _ := c.counts(); seen != tasks+1 || again != 0 {
-		t.Errorf("%d of %d tasks came, %d of them more than once", seen, tasks+1, again)
-	}
-	if n := s.counted("attempts + crashes > 0"); n != 0 {
-		t.Errorf("%d tasks have an attempt", n)
-	}
-	if l := s.lane(page); l.State != dispatcher.Open || !l.AwaySince.IsZero() {
-		t.Errorf("afterwards: %+v", l)
-	}
-}
-
-// A sweep ends soon, leaves the tasks as they were, and says why.
-func TestASweepLeavesTasksWhoseEndpointIsDown(t *testing.T) {
-	t.Parallel()
-	const tasks = 5
-	s, c, back := awaySite(t)
-	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn())))
-	s.overdue("coupon.remind", tasks)
-	r := s.run("sweep", "--once", "--timeout", "5m", "--json")
-	got := decodeText[sweptJSON](t, r.stdout)
-	if left := fmt.Sprintf("tocsin: overdue tasks are left: coupon.remind (target away): %d\n", tasks); r.code != exitFailed ||
-		!strings.HasSuffix(r.stderr, left) || !strings.Contains(r.stderr, "connection refused") {
-		t.Errorf("exit code %d, stderr:\n%s", r.code, r.stderr)
-	}
-	if got.Overdue != tasks || got.Left["coupon.remind (target away)"] != tasks || got.Delivered+got.Unread+got.CutOff != 0 || got.TimedOut {
-		t.Errorf("%s", r.stdout)
-	}
-	if n := s.counted("status = 0 AND attempts + crashes = 0 AND action_time < UTC_TIMESTAMP() - INTERVAL 9 MINUTE"); n != tasks {
-		t.Errorf("%d of %d tasks wait as they were", n, tasks)
-	}
-	back()
-	s.run("sweep", "--once", "--timeout", "0s").endedWith(t, fmt.Sprintf("%d delivered", tasks))
-	if seen, again, _ := c.counts(); seen != tasks || again != 0 {
-		t.Errorf("%d of %d tasks came, %d of them more than once", seen, tasks, again)
-	}
 }
 
 // ownEtcd is one site's own etcd, which can be wiped.

@@ -12,28 +12,48 @@ import (
 )
 
 // shopSite is a site with a business database, and its outbox in the config.
-func shopSite(t *testing.T) (s *site, table string) {
+func shopSite(t *testing.T) *site {
+	t.Helper()
+	s, _, _, _ := shopOn(t, false)
+	return s
+}
+
+// shopOn is shopSite on either kind of server, with the DSN and the outbox, and what runs statements there.
+func shopOn(t *testing.T, postgres bool) (s *site, dsn, table string, exec func(statement string)) {
+	t.Helper()
 	s = newSite(t)
-	table = s.prefix + "_shop.tocsin_outbox"
-	s.exec("CREATE DATABASE {prefix}_shop")
-	s.write("tocsin.yaml", s.text("tocsin.yaml")+"\noutboxes:\n  - {name: shop, dsn: \""+s.dsn()+"\", table: "+table+"}\n")
-	return s, table
+	dsn, table, exec = s.dsn(), s.prefix+"_shop.tocsin_outbox", func(statement string) { s.exec(statement) }
+	if postgres {
+		on := func(database string) func(string) {
+			return func(statement string) { // in a session of its own, as the server ends those that idle
+				t.Helper()
+				conn, err := tocsinpg.Connect(t.Context(), outbox.Config{DSN: devtest.PostgreSQL(t, database)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close(t.Context())
+				if _, err := conn.Exec(t.Context(), statement); err != nil {
+					t.Fatalf("%s: %v", statement, err)
+				}
+			}
+		}
+		on("postgres")("CREATE DATABASE " + s.prefix)
+		dsn, table, exec = devtest.PostgreSQL(t, s.prefix), "public.tocsin_outbox", on(s.prefix)
+	} else {
+		s.exec("CREATE DATABASE {prefix}_shop")
+	}
+	s.write("tocsin.yaml", s.text("tocsin.yaml")+"\noutboxes:\n  - {name: shop, dsn: \""+dsn+"\", table: "+table+"}\n")
+	return s, dsn, table, exec
 }
 
 // An outbox in each kind of business database is planned, made and verified; rows that a relay sets aside are listed, tried again and
 // dropped.
 func TestAnOutboxAndTheRowsThatWereSetAside(t *testing.T) {
 	t.Parallel()
-	for name, postgres := range map[string]bool{"MySQL": false, "PostgreSQL": true} {
+	for name, kind := range map[string][]string{"MySQL": nil, "PostgreSQL": {"--postgres"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, table := shopSite(t)
-			dsn, kind, exec := s.dsn(), []string{}, func(statement string) { s.exec(statement) }
-			if postgres {
-				dsn, exec = postgresShop(t, s.prefix)
-				table, kind = "public.tocsin_outbox", []string{"--postgres"}
-				s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"outboxes:\n  - {name: shop, dsn: \""+dsn+"\", table: "+table+"}\n")
-			}
+			s, dsn, table, exec := shopOn(t, kind != nil)
 			plan := s.run("outbox", "plan").ok(t)
 			if other := call(t, append([]string{"outbox", "plan", "--table", table}, kind...)...).ok(t); other != plan {
 				t.Errorf("the plan without a config differs:\n%s\n%s", plan, other)
@@ -56,10 +76,18 @@ func TestAnOutboxAndTheRowsThatWereSetAside(t *testing.T) {
 	}
 }
 
+// relayed runs a relay until the outbox is empty.
+func (s *site) relayed() {
+	s.t.Helper()
+	relay := s.stays("relay")
+	s.waitFor("the outbox is empty", func() bool { return len(decode[[]outboxRow](s.t, s.run("outbox", "list", "--json"))) == 0 })
+	relay.end(s.t)
+}
+
 // setsAside runs a relay of an outbox with three rows. Two of them can't be moved.
 func (s *site) setsAside() {
 	s.t.Helper()
-	relay := s.serveBy(command(s.t.Context(), s.dir, "relay"), "relay")
+	relay := s.stays("relay")
 	s.waitFor("two rows to be set aside, and one to be moved", func() bool {
 		return len(decode[[]outboxRow](s.t, s.run("outbox", "list", "--stuck", "--json"))) == 2 && len(decode[[]outboxRow](s.t, s.run("outbox", "list", "--json"))) == 2
 	})
@@ -80,7 +108,7 @@ func (s *site) setsAside() {
 
 func TestOutboxCommandsRefuseWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	s, _ := shopSite(t)
+	s := shopSite(t)
 	for line, want := range map[string]string{
 		"outbox verify --outbox other":                                              "the config has shop",
 		"outbox list --dsn " + s.dsn():                                              "name the table",
@@ -100,13 +128,10 @@ func TestOutboxCommandsRefuseWhatCannotWork(t *testing.T) {
 // rows stay.
 func TestAnOutboxThatIsNoMoreIsForgotten(t *testing.T) {
 	t.Parallel()
-	s, _ := shopSite(t)
+	s := shopSite(t)
 	s.run("outbox", "apply").ok(t)
 	s.exec("INSERT INTO {prefix}_shop.tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('order.close', 1, 3600000), ('order.close', 2, 3600000), ('order.close', 3, 3600000)")
-	relay := s.serveBy(command(t.Context(), s.dir, "relay"), "relay")
-	s.waitFor("the rows to be moved", func() bool { return len(decode[[]outboxRow](t, s.run("outbox", "list", "--json"))) == 0 })
-	_ = relay.Process.Kill()
-	_ = relay.Wait()
+	s.relayed()
 	found := decode[[]outboxLedger](t, s.run("outbox", "forget", "--json"))
 	if len(found) != 1 || found[0].Rows < 3 || found[0].Outbox == "" {
 		t.Fatalf("%+v", found)
@@ -131,59 +156,5 @@ func TestAnOutboxThatIsNoMoreIsForgotten(t *testing.T) {
 	s.run("outbox", "forget", id, "x").refused(t, exitUsage, "")
 	if left := decode[[]outboxLedger](t, s.run("outbox", "forget", "--json")); len(left) != 1 || left[0].Identity != "another" || left[0].Rows != s.layout.Databases {
 		t.Errorf("%+v", left)
-	}
-}
-
-// postgresShop makes a business database in PostgreSQL, and returns its DSN and what runs statements there.
-func postgresShop(t *testing.T, name string) (dsn string, exec func(statement string)) {
-	t.Helper()
-	on := func(database string) func(string) {
-		return func(statement string) { // in a session of its own, as the server ends those that idle
-			t.Helper()
-			conn, err := tocsinpg.Connect(t.Context(), outbox.Config{DSN: devtest.PostgreSQL(t, database)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close(t.Context())
-			if _, err := conn.Exec(t.Context(), statement); err != nil {
-				t.Fatalf("%s: %v", statement, err)
-			}
-		}
-	}
-	on("postgres")("CREATE DATABASE " + name)
-	return devtest.PostgreSQL(t, name), on(name)
-}
-
-// An audit finds in PostgreSQL what it finds in MySQL: a moved task that is gone, a row that no relay has moved, and one that
-// was set aside.
-func TestAnAuditOfAnOutboxInPostgreSQL(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	dsn, exec := postgresShop(t, s.prefix)
-	s.write("tocsin.yaml", s.text("tocsin.yaml")+"\noutboxes:\n  - {name: shop, dsn: \""+dsn+"\", table: public.tocsin_outbox}\n")
-	s.run("outbox", "apply").ok(t)
-	for database := range s.layout.Databases {
-		s.exec("UPDATE " + s.layout.Database(database) + ".biz_type SET gmt_modified = gmt_modified - INTERVAL 2 HOUR")
-	}
-	exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) VALUES ('order.close', 1, 3600000), ('order.close', 2, 3600000)")
-	relay := s.serveBy(command(t.Context(), s.dir, "relay"), "relay")
-	s.waitFor("the outbox is empty", func() bool { return len(decode[[]outboxRow](t, s.run("outbox", "list", "--json"))) == 0 })
-	s.run("audit", "--outbox").says(t, "audit: all fits; 2 moved tasks looked for, 0 of them may be purged, 0 rows wait in 1 outboxes; ")
-	_ = relay.Process.Kill()
-	_ = relay.Wait()
-	table, id := s.taskOf(2)
-	s.exec("DELETE FROM "+table+" WHERE job_id = ?", uint64(id))
-	exec(`INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms, created, last_error)
-VALUES ('order.close', 3, 3600000, now() - INTERVAL '6 minutes', ''), ('order.close', 4, 3600000, now(), ''),
-    ('no.such', 5, 0, now() - INTERVAL '1 day', 'unknown biz type')`)
-	r := s.run("audit", "--outbox")
-	want := "audit: moved_without_task 1, not_moved 1, set_aside 1; 2 moved tasks looked for, 0 of them may be purged, 3 rows wait in 1 outboxes; "
-	if r.code != exitFailed || r.stderr != "" || !strings.HasPrefix(r.stdout, want) || !strings.Contains(r.stdout, id.String()) {
-		t.Errorf("exit code %d, stderr %q:\n%s", r.code, r.stderr, r.stdout)
-	}
-	s.write("tocsin.yaml", strings.Replace(s.text("tocsin.yaml"), "dsn: \""+dsn, "dsn: \"postgres://postgres@127.0.0.1:1/shop", 1))
-	r = s.run("audit", "--outbox")
-	if r.code != exitFailed || !strings.Contains(r.stderr, "audit shop: ") || !strings.Contains(r.stdout, "not read in full: shop") {
-		t.Errorf("without the business server: exit code %d, stderr %q:\n%s", r.code, r.stderr, r.stdout)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -59,7 +60,8 @@ func TestTheStatusPageWantsItsTokenAndFollowsTheFile(t *testing.T) {
 		}
 	}
 	write(first)
-	s, page := statusSite(t, "    token_file: "+file+"\n")
+	profiles := devtest.FreeAddress()
+	s, page := statusSite(t, "    token_file: "+file+"\n", "--pprof", profiles)
 	codes := func(token string) (all []int) {
 		for _, path := range []string{"/status", "/metrics", "/readyz", "/healthz"} {
 			code, _ := get(t, http.DefaultClient, "http://"+page+path, token)
@@ -79,6 +81,14 @@ func TestTheStatusPageWantsItsTokenAndFollowsTheFile(t *testing.T) {
 	expect("", closed)
 	expect("Basic "+first, closed)
 	expect("Bearer "+second, closed)
+	if code, text := get(t, http.DefaultClient, "http://"+profiles+"/debug/pprof/", ""); code != 200 || !strings.Contains(text, "goroutine") {
+		t.Errorf("profiles: %d %s", code, text)
+	}
+	for _, address := range []string{page + "/debug/pprof/", profiles + "/status"} {
+		if code, _ := get(t, http.DefaultClient, "http://"+address, "Bearer "+first); code != 404 {
+			t.Errorf("%s: %d", address, code)
+		}
+	}
 	s.run("cluster", "nodes", "--ask", page).says(t, page)
 	write(second)
 	expect("Bearer "+second, open)
@@ -96,30 +106,6 @@ func TestTheStatusPageWantsItsTokenAndFollowsTheFile(t *testing.T) {
 	}
 }
 
-func TestReadyzFollowsTheStatus(t *testing.T) {
-	t.Parallel()
-	status := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, "a report")
-	})
-	l, err := listen("127.0.0.1:0", guard{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error)
-	go func() {
-		ended <- l.serve(t.Context(), statusMux(status, newRegistry(), func() string { return "wanted" }, func() string { return "" }))
-	}()
-	t.Cleanup(func() { // the test's context has ended
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	if code, text := get(t, http.DefaultClient, "http://"+l.listener.Addr().String()+"/readyz", ""); code != 503 || text != "service unavailable\n" {
-		t.Errorf("/readyz says %d %q", code, text)
-	}
-}
-
 // trusting is a client that makes a new connection for each request, and trusts an authority.
 func trusting(t *testing.T, authority *devtest.Authority) *http.Client {
 	t.Helper()
@@ -133,12 +119,12 @@ func trusting(t *testing.T, authority *devtest.Authority) *http.Client {
 }
 
 func TestTheStatusPageHasTLSAndFollowsItsFiles(t *testing.T) {
-	t.Setenv("TOCSIN_TEST_STATUS", "token-of-the-environment")
+	t.Parallel()
 	authority, next := devtest.NewAuthority(t), devtest.NewAuthority(t)
 	cert, key := authority.Issue(t, "page")
-	lines := fmt.Sprintf("    token: ${TOCSIN_TEST_STATUS}\n    tls: {cert: %s, key: %s, ca: %s}\n", cert, key, authority.File)
+	lines := fmt.Sprintf("    token: ${"+envStatus+"}\n    tls: {cert: %s, key: %s, ca: %s}\n", cert, key, authority.File)
 	s, page := statusSite(t, lines)
-	const token = "Bearer token-of-the-environment"
+	const token = "Bearer " + statusToken
 	status := func(a *devtest.Authority) int {
 		code, _ := get(t, trusting(t, a), "https://"+page+"/status", token)
 		return code
@@ -151,52 +137,13 @@ func TestTheStatusPageHasTLSAndFollowsItsFiles(t *testing.T) {
 	}
 	s.run("cluster", "nodes", "--ask", page).says(t, page)
 	newCert, newKey := next.Issue(t, "renewed")
-	for from, to := range map[string]string{newCert: cert, newKey: key} {
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(os.Rename(newCert, cert), os.Rename(newKey, key)); err != nil {
+		t.Fatal(err)
 	}
 	if old, renewed := status(authority), status(next); old != 0 || renewed != 200 {
 		t.Errorf("after the files have changed: codes %d and %d", old, renewed)
 	}
 	s.run("cluster", "nodes", "--ask", page).says(t, "certificate signed by unknown authority")
-}
-
-func TestProfilesAreForThisHostAndOnAPageOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	profiles := devtest.FreeAddress()
-	s, page := statusSite(t, "    token: token-0123456789abcdef\n", "--pprof", profiles)
-	if code, text := get(t, http.DefaultClient, "http://"+profiles+"/debug/pprof/", ""); code != 200 || !strings.Contains(text, "goroutine") {
-		t.Errorf("%d %s", code, text)
-	}
-	for _, address := range []string{page + "/debug/pprof/", profiles + "/status"} {
-		if code, _ := get(t, http.DefaultClient, "http://"+address, "Bearer token-0123456789abcdef"); code != 404 {
-			t.Errorf("%s: %d", address, code)
-		}
-	}
-	for _, address := range []string{"0.0.0.0:6060", ":6060", "10.0.0.1:6060", "6060", "example.com:6060"} {
-		s.run("serve", "--listen", "off", "--pprof", address).refused(t, exitUsage, "want a loopback address with a port, such as 127.0.0.1:6060")
-	}
-	s.run("serve", "--listen", "off", "--pprof", profiles).refused(t, exitFailed, "--pprof", "address already in use")
-}
-
-func TestAStatusPageThatCannotBeGuardedIsRefused(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	cert, key := devtest.NewAuthority(t).Issue(t, "page")
-	for lines, want := range map[string]string{
-		"token_file: /no/such/token":                  "node.status.token_file: open /no/such/token: no such file",
-		"token_file: " + cert:                         "node.status.token_file: " + cert + " holds no token: want 16 to 256",
-		"tls: {cert: /no/such.pem, key: " + key + "}": "node.status.tls: open /no/such.pem: no such file",
-		"tls: {cert: " + key + ", key: " + key + "}":  "node.status.tls: tls: failed to find certificate PEM data",
-	} {
-		s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"node:\n  status:\n    "+lines+"\n")
-		s.run("serve", "--listen", "off").refused(t, exitFailed, want)
-	}
 }
 
 // TestAPageIsNotReadByRebinding: a website whose name leads to this machine asks with its own name.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +28,12 @@ func rowsSite(t *testing.T) (*site, *callbacks) {
 func TestAClusterWithoutEtcdDeliversAndShowsItsNodes(t *testing.T) {
 	t.Parallel()
 	s, c := rowsSite(t)
-	one := s.serve("one")
+	if r := s.run("top", "--once"); r.code != exitFailed || !strings.Contains(r.stdout, "0 of 0 nodes answer; no rates yet") || !strings.Contains(r.stdout, noNodes) {
+		t.Errorf("top: exit code %d:\n%s", r.code, r.stdout)
+	}
+	one := s.serve("one", "--listen", devtest.FreeAddress())
 	s.ownedBy(map[string]int{"one": s.layout.Total()})
+	s.run("top", "--once", "--interval", "5s").says(t, "1 of 1 nodes answer", "callback  rows  8       8")
 	s.serve("two")
 	s.ownedBy(map[string]int{"one": s.layout.Total() / 2, "two": s.layout.Total() / 2})
 	s.fill(300, time.Second)
@@ -90,71 +92,19 @@ func TestTheOwnershipIsChangedWithAllNodesStopped(t *testing.T) {
 	run(rows, "ddl", "verify").ok(t)
 }
 
-// A node that starts while etcd is away delivers what is overdue, and owns its tables when etcd is there.
-func TestANodeThatStartsWithoutEtcdSweepsUntilItAnswers(t *testing.T) {
-	t.Parallel()
-	s, c := callbackSite(t)
-	etcd := s.ownEtcd()
-	if err := etcd.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	s.write("tocsin.yaml", s.text("tocsin.yaml")+"sweep:\n  grace: 1s\n")
-	s.run("ddl", "grace", "1s", "--force").ok(t)
-	s.fill(50, 0)
-	page := devtest.FreeAddress()
-	s.serve("early", "--listen", page)
-	s.waitFor("the node says that it sweeps", func() bool { return s.mode(page) == "sweep" })
-	exports := func(line string) bool {
-		_, text := get(t, http.DefaultClient, "http://"+page+"/metrics", "")
-		return strings.Contains(text, "\n"+line+"\n")
-	}
-	if !exports(`tocsin_node_mode{mode="sweep"} 1`) || !exports(`tocsin_node_mode{mode="ownership"} 0`) {
-		t.Error("its mode is not among its metrics")
-	}
-	s.waitFor("what is overdue is delivered", func() bool { return s.notDone() == 0 })
-	etcd.start()
-	s.ownedBy(map[string]int{"early": s.layout.Total()})
-	if !exports(`tocsin_node_mode{mode="sweep"} 0`) || !exports(`tocsin_node_mode{mode="ownership"} 1`) {
-		t.Error("its mode among the metrics is not that of an owner")
-	}
-	s.fill(50, 0)
-	s.waitFor("all tasks are done", func() bool { return s.notDone() == 0 })
-	if seen, again, _ := c.counts(); seen != 100 || again != 0 {
-		t.Errorf("%d tasks were delivered, %d of them more than once", seen, again)
-	}
-}
-
-// faults returns doctor's complaints about what nodes deliver.
-func (s *site) faults() (all []string) {
-	s.t.Helper()
-	for _, c := range decodeText[examined](s.t, s.run("doctor", "--json").stdout).Checks {
-		if (c.Check == "handlers" || c.Check == "delivered") && c.Level != "ok" {
-			all = append(all, c.Level+" "+c.Is)
-		}
-	}
-	return all
-}
-
 func TestHandlersWithoutTasksAndGroupsWithoutNodesAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	if got := s.faults(); got != nil {
-		t.Errorf("before a node was started, doctor says %q", got)
-	}
 	shop := s.node("shop", "host-a", 8, "order.close", "order.opne")
 	s.run("cluster", "nodes").says(t,
 		"note: "+shop+" of group shop: the handler of order.close gets no task, as its policy names group orders; to mend it, start these nodes in group orders, or name group shop in the policy",
 		"note: "+shop+" of group shop: the handler of order.opne gets no task, as this biz type has no policy; to mend it, apply one with `tocsin biz apply`, or remove the handler",
 		"group orders: 0 nodes\nnote: no node of group orders runs: tasks of order.close wait; to mend it, start a node of group orders",
 		"group callback: 0 nodes\nnote: no node of group callback runs: tasks of coupon.remind wait")
-	want := []string{
-		"warn no node of group callback runs: tasks of coupon.remind wait", "fail no node of group orders runs: tasks of order.close wait",
-		"warn " + shop + " of group shop: the handler of order.close gets no task, as its policy names group orders",
-		"warn " + shop + " of group shop: the handler of order.opne gets no task, as this biz type has no policy",
-	}
-	if got := s.faults(); !slices.Equal(got, want) {
-		t.Errorf("doctor says %q, want %q", got, want)
-	}
+	doctor := s.doctor()
+	doctor.finding(t, "warn", "handlers", shop+" of group shop: the handler of order.close gets no task, as its policy names group orders")
+	doctor.finding(t, "warn", "delivered", "no node of group callback runs: tasks of coupon.remind wait")
+	doctor.finding(t, "fail", "delivered", "no node of group orders runs: tasks of order.close wait")
 	groups := decode[[]operator.Group](t, s.run("cluster", "nodes", "--json", "--group", "shop"))
 	if len(groups) != 1 || len(groups[0].Faults) != 2 || groups[0].Faults[0].Fix == "" {
 		t.Errorf("group shop: %+v", groups)

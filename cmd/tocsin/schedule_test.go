@@ -2,8 +2,8 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +26,7 @@ const schedulesYAML = `schedules:
     biz_id: 42
     cron: "@every 90s"
     end: 2099-01-01T00:00:00Z
+    payload: "a\x1b]0;owned\x07 \u202egpj\u2066 \u009b2J"
 `
 
 // scheduleSite has two schedules.
@@ -67,48 +68,17 @@ func TestScheduleApplyShowsWhatItChanges(t *testing.T) {
 		len(got.Schedules[0].Changes) != 2 || got.Schedules[0].Changes[0] != (schedule.Change{Field: "cron", Old: "30 2 * * *", New: "0 4 * * *"}) {
 		t.Errorf("%+v", got)
 	}
-}
-
-func TestScheduleApplyRefusesABadFileWhole(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	good := "schedules:\n  - {name: good, biz_type: order.close, cron: \"@daily\"}\n"
-	for text, want := range map[string]string{
-		good + "  - {name: x, biz_type: order.close, corn: \"@daily\"}\n":            `bad.yaml:3: unknown key "corn"`,
-		good + "  - name: x\n    biz_type: order.close\n    cron: */5 * * * *\n":     `needs quotes, such as cron: "*/5 * * * *"`,
-		good + "  - {name: x, biz_type: order.clsoe, cron: \"@daily\"}\n":            `unknown biz type "order.clsoe"`,
-		good + "  - {name: x, biz_type: order.close, cron: \"@daily\", end: soon}\n": `bad.yaml:3: "soon" is not a time with a zone, such as 2030-01-02T15:04:05Z`,
-		"": "bad.yaml:1: the file is empty",
-	} {
-		s.write("bad.yaml", text)
-		s.run("schedule", "apply", "bad.yaml").refused(t, exitFailed, want)
+	example, err := filepath.Abs("../../configs/schedules.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.run("schedule", "list").says(t, "no schedules")
-	s.write("other.yaml", strings.Replace(schedulesYAML, "biz_id: 42", "biz_id: 43", 1))
-	s.write("schedules.yaml", schedulesYAML)
-	s.run("schedule", "apply", "schedules.yaml").ok(t)
-	r := s.run("schedule", "apply", "other.yaml")
+	s.run("schedule", "apply", example).says(t, "2 created")
+	s.write("bad.yaml", schedulesYAML+"  - {name: x, biz_type: order.close, corn: \"@daily\"}\n")
+	s.run("schedule", "apply", "bad.yaml").refused(t, exitFailed, `unknown key "corn"`)
+	s.write("bad.yaml", strings.Replace(s.text("schedules.yaml"), "biz_id: 42", "biz_id: 43", 1))
+	r := s.run("schedule", "apply", "bad.yaml")
 	if r.code != exitFailed || !strings.Contains(r.stderr, `biz_id is "42" and never changes`) || !strings.Contains(r.stdout, "poll          failed") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
-	}
-}
-
-// TestAShownScheduleCantSteerTheTerminal, and what is shown can be applied.
-func TestAShownScheduleCantSteerTheTerminal(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	const payload = "a\x1b]0;owned\x07 \u202egpj\u2066 \u009b2J"
-	s.write("schedules.yaml", "schedules:\n  - name: hostile\n    biz_type: order.close\n    cron: \"0 4 * * *\"\n    payload: "+strconv.Quote(payload)+"\n")
-	s.run("schedule", "apply", "schedules.yaml").ok(t)
-	for _, args := range [][]string{{"show", "hostile"}, {"show", "hostile", "--json"}, {"list"}, {"runs", "hostile"}, {"apply", "schedules.yaml"}} {
-		if r := s.run(append([]string{"schedule"}, args...)...); strings.ContainsFunc(r.stdout+r.stderr, steers) {
-			t.Errorf("%v: %q %q", args, r.stdout, r.stderr)
-		}
-	}
-	s.write("shown.yaml", s.run("schedule", "show", "hostile").ok(t))
-	s.run("schedule", "apply", "shown.yaml").says(t, "0 created, 0 changed, 1 unchanged")
-	if got := s.showSchedule("hostile"); got.Payload != payload {
-		t.Errorf("%q", got.Payload)
 	}
 }
 
@@ -129,11 +99,14 @@ func TestScheduleListAndShow(t *testing.T) {
 	for _, name := range []string{"report.daily", "poll"} {
 		shown := s.run("schedule", "show", name).ok(t)
 		definitions, err := schedule.Parse([]byte(shown), "shown")
-		if err != nil || len(definitions) != 1 || !strings.HasPrefix(shown, "# schedule_id ") || !strings.Contains(shown, "\n# active\n") {
-			t.Errorf("what is shown can't be applied: %v\n%s", err, shown)
+		if err != nil || len(definitions) != 1 || !strings.HasPrefix(shown, "# schedule_id ") || !strings.Contains(shown, "\n# active\n") || strings.ContainsFunc(shown, steers) {
+			t.Errorf("what is shown can't be applied, or steers the terminal: %v\n%q", err, shown)
 		}
 		s.write("shown.yaml", shown)
 		s.run("schedule", "apply", "shown.yaml").says(t, "0 created, 0 changed, 1 unchanged")
+	}
+	if got := s.showSchedule("poll").Payload; got != "a\x1b]0;owned\x07 \u202egpj\u2066 \u009b2J" {
+		t.Errorf("%q", got)
 	}
 	s.run("schedule", "show", "poll").says(t, "# counts from 20", "\n  end: 2099-01-01T00:00:00Z\n", "\n  missed: once\n")
 	if got := s.showSchedule("report.daily"); got.State != schedule.Active || got.Jitter.D() != 5*time.Minute || got.Key != "report.daily" || got.NextFire.IsZero() {
@@ -196,18 +169,6 @@ func TestScheduleDeactivateAndActivate(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	s.run("schedule", "activate", "poll").says(t, "poll  was active already  revision 3  next fire time: 20")
-}
-
-// TestScheduleActivateRefusesOneThatIsOver, and leaves it as it is.
-func TestScheduleActivateRefusesOneThatIsOver(t *testing.T) {
-	t.Parallel()
-	s := scheduleSite(t)
-	s.run("schedule", "deactivate", "poll").ok(t)
-	for database := range s.layout.Databases {
-		s.exec("UPDATE " + s.layout.Database(database) + ".schedule SET end_time = '2026-03-01 00:00:00' WHERE name = 'poll'")
-	}
-	s.run("schedule", "activate", "poll").refused(t, exitUsage, "schedule poll: its end 2026-03-01T00:00:00Z leaves it no fire time: apply it with a later end")
-	s.run("schedule", "list", "--state", "inactive").says(t, "poll")
 }
 
 func TestScheduleRunNowAndBackfill(t *testing.T) {
@@ -327,21 +288,6 @@ func TestBadScheduleInputIsOneClearLineAndChangesNothing(t *testing.T) {
 	}
 }
 
-// The example names the biz types of the other one.
-func TestTheExampleSchedulesCanBeApplied(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	for _, name := range []string{"biz", "schedules"} {
-		text, err := os.ReadFile("../../configs/" + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.write(name+".example.yaml", string(text))
-	}
-	s.run("schedule", "apply", "schedules.example.yaml").says(t, "2 created")
-	s.run("schedule", "next", "--file", "schedules.example.yaml").says(t, "orders.close_overdue: 30 2 * * * in Europe/Berlin")
-}
-
 var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
 
 // The statements of the page are answered, for each database and its task tables.
@@ -374,7 +320,7 @@ func (s *site) everySchedule() []schedule.Schedule {
 // answered counts the rows of an answer.
 func (s *site) answered(question string) (n int) {
 	s.t.Helper()
-	rows, err := s.db.Query(question)
+	rows, err := s.db.Query(strings.ReplaceAll(question, "{prefix}", s.prefix))
 	if err != nil {
 		s.t.Fatalf("%s: %v", question, err)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -35,8 +34,15 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	_ = os.Setenv(envStatus, statusToken) // fails for names that are none
 	devtest.Main(m)
 }
+
+// A config may name this variable: that of a test alone would keep the test from running beside others.
+const (
+	envStatus   = "TOCSIN_TEST_STATUS"
+	statusToken = "token-of-the-environment"
+)
 
 const (
 	runWithin = 10 * time.Minute // bounds one call of the command: only one that hangs takes so long
@@ -63,9 +69,16 @@ func call(t *testing.T, args ...string) result { return callIn(t, t.TempDir(), "
 
 func callIn(t *testing.T, dir, stdin string, args ...string) result {
 	t.Helper()
+	return callWith(t, dir, stdin, nil, args...)
+}
+
+// callWith is callIn with variables of the environment.
+func callWith(t *testing.T, dir, stdin string, env []string, args ...string) result {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runWithin)
 	defer cancel()
 	cmd := command(ctx, dir, args...)
+	cmd.Env = append(cmd.Env, env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	err := cmd.Run()
@@ -335,26 +348,6 @@ func (s *site) counted(condition string) (n int) {
 	return n
 }
 
-// start runs a command that stays, and gives its log line by line.
-func (s *site) start(args ...string) (*exec.Cmd, *bufio.Scanner) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), runWithin)
-	s.t.Cleanup(cancel)
-	cmd := command(ctx, s.dir, args...)
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd, bufio.NewScanner(log)
-}
-
 // text reads a file of the site's folder.
 func (s *site) text(name string) string {
 	s.t.Helper()
@@ -363,31 +356,6 @@ func (s *site) text(name string) string {
 		s.t.Fatal(err)
 	}
 	return string(text)
-}
-
-// end stops a node in order, and wants exit code 0.
-func (n *serving) end(t *testing.T) {
-	t.Helper()
-	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Wait(); err != nil {
-		t.Errorf("a node ended with %v", err)
-	}
-}
-
-// stop ends a command that start has started, in order, and wants exit code 0.
-func (s *site) stop(cmd *exec.Cmd, log *bufio.Scanner) {
-	s.t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
-	for log.Scan() { // until the process has ended, or Wait would take the log away
-		s.t.Log(log.Text())
-	}
-	if err := cmd.Wait(); err != nil {
-		s.t.Errorf("exit after SIGTERM: %v", err)
-	}
 }
 
 // callbacks is a receiver that notes which task came how often.
@@ -503,10 +471,21 @@ func (s *site) fill(n int, over time.Duration) {
 	}
 }
 
-// serving is a `tocsin serve` in a process of its own.
+// serving is a command that stays, in a process of its own.
 type serving struct {
 	*exec.Cmd
 	log *output
+}
+
+// end stops it in order, and wants exit code 0.
+func (n *serving) end(t *testing.T) {
+	t.Helper()
+	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Wait(); err != nil {
+		t.Errorf("exit after SIGTERM: %v", err)
+	}
 }
 
 // output is what a process has written so far.
@@ -536,7 +515,13 @@ func serveArgs(name string, more ...string) []string {
 	return append([]string{"serve", "--name", name, "--listen", "off"}, more...)
 }
 
-// serveBy starts a call of `tocsin serve`.
+// stays starts a command that stays.
+func (s *site) stays(args ...string) *serving {
+	s.t.Helper()
+	return s.serveBy(command(s.t.Context(), s.dir, args...), args[0])
+}
+
+// serveBy starts a call that stays.
 func (s *site) serveBy(cmd *exec.Cmd, name string) *serving {
 	s.t.Helper()
 	n := &serving{cmd, &output{}}

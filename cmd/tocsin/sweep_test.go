@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,23 +9,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 )
-
-// hangSite makes a site with two biz types: hang.type, whose callbacks hang, and coupon.remind, whose callbacks are quick.
-func hangSite(t *testing.T) (s *site, quick *callbacks, slow *hanging) {
-	t.Helper()
-	s, quick = callbackSite(t)
-	slow = newHanging(t)
-	s.applyBiz(s.text("biz.yaml") + fmt.Sprintf(`  - name: hang.type
-    number: 1
-    timeout: 9m
-    webhook:
-      url: %s
-      allow: [127.0.0.0/8]
-`, slow.URL))
-	s.run("ddl", "grace", "20m").ok(t) // that of both types: twice the longer time-out is shorter
-	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn()))+"sweep: {grace: 20m}\n")
-	return s, quick, slow
-}
 
 // slots is the concurrency of a biz type whose policy sets none.
 const slots = 64
@@ -48,31 +29,20 @@ func (s *site) overdue(name string, n int) {
 	}
 }
 
-// sweptJSON is the part of the JSON, in addition to sweepJSON, that scripts may rely on.
-type sweptJSON struct {
-	sweepJSON
-	CutOff     int            `json:"cut_off"`
-	InDelivery int            `json:"in_delivery"`
-	Left       map[string]int `json:"left"`
-	Unread     int            `json:"unread"`
-	TimedOut   bool           `json:"timed_out"`
-	Stopped    bool           `json:"stopped"`
-}
-
 func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
 	t.Parallel()
 	const hanging, soon = 200, time.Minute // two seconds on an idle machine
-	s, _, slow := hangSite(t)
+	s, slow := bareSite(t), newHanging(t)
+	s.applyDDL()
+	s.applyBiz("biz_types:\n  - {name: hang.type, number: 1, timeout: 9m, webhook: {url: \"" + slow.URL + "\", allow: [127.0.0.0/8]}}\n")
+	s.run("ddl", "grace", "20m").ok(t) // that of the type: twice its time-out is shorter
+	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn()))+"sweep: {grace: 20m}\n")
 	s.overdue("hang.type", hanging)
-	n, log := s.start("sweep", "--once", "--timeout", "0s")
+	n := s.stays("sweep", "--once", "--timeout", "0s")
 	s.waitFor("all slots are taken", func() bool { return len(slow.begun) == slots })
 	at := time.Now()
 	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
-	}
-	said := ""
-	for log.Scan() {
-		said += log.Text() + "\n"
 	}
 	if err := n.Wait(); err == nil || n.ProcessState.ExitCode() != exitFailed {
 		t.Errorf("exit after SIGTERM: %v", err)
@@ -80,8 +50,8 @@ func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
 	if took := time.Since(at); took > soon {
 		t.Errorf("it took %s to stop", took)
 	}
-	if want := fmt.Sprintf("overdue tasks are left: hang.type (stopped): %d\n", hanging); !strings.HasSuffix(said, want) {
-		t.Errorf("it said\n%swant %s", said, want)
+	if want := fmt.Sprintf("overdue tasks are left: hang.type (stopped): %d\n", hanging); !strings.HasSuffix(n.log.String(), want) {
+		t.Errorf("it said\n%swant %s", n.log, want)
 	}
 	if waiting := s.counted("status = 0 AND attempts + crashes = 0"); waiting != hanging {
 		t.Errorf("%d of %d tasks are pending", waiting, hanging)
@@ -90,62 +60,36 @@ func TestSIGTERMEndsASweepWithinSecondsAndLosesNoTask(t *testing.T) {
 	s.run("sweep", "--grace", "0s", "--timeout", "0s", "--force").endedWith(t, fmt.Sprintf("%d overdue, %d delivered", hanging, hanging))
 }
 
-func TestAResidentSweeperSweepsOthersWhileATypeHangs(t *testing.T) {
-	t.Parallel()
-	const hanging, others = 300, 20
-	s, quick, slow := hangSite(t)
-	s.overdue("hang.type", hanging)
-	stays, log := s.start("sweep", "--cron", "@every 1s", "--grace", "0s", "--force")
-	found := regexp.MustCompile(`"error":"(overdue tasks are left: [^"]*)".*; its time was over; 64 in delivery; .*"message":"swept; overdue tasks are left"`)
-	said, want := "", fmt.Sprintf("overdue tasks are left: hang.type (no time left): %d", hanging-slots)
-	for said != want && log.Scan() { // a sweep that has no time to read all tables counts fewer, and the next one may have it
-		if m := found.FindStringSubmatch(log.Text()); m != nil {
-			said = m[1]
-		}
-	}
-	if said != want {
-		t.Errorf("the log says %q, want %q", said, want)
-	}
-	s.overdue("coupon.remind", others)
-	s.waitFor("the others are delivered", func() bool { seen, _, _ := quick.counts(); return seen == others })
-	if _, again, early := quick.counts(); again+early != 0 {
-		t.Errorf("%d of the others were delivered more than once, %d early", again, early)
-	}
-	if begun := len(slow.begun); begun != slots {
-		t.Errorf("%d deliveries of the type that hangs have begun: those under way were cut off", begun)
-	}
-	s.stop(stays, log)
-	s.waitFor("what was cut off is pending", func() bool { return s.counted("status = 0 AND attempts = 0") == hanging })
-}
-
 func TestTheExitCodeOfASweepSaysWhetherAnythingIsLeft(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
 	s.applyBiz(s.text("biz.yaml") + "  - {name: order.close, number: 1, group: orders}\n")
 	s.run("biz", "pause", "coupon.remind").ok(t)
+	s.write("tocsin.yaml", withoutEtcd(s.yaml(s.layout, s.dsn()))+"sweep:\n  cron: \"@every 1s\"\n")
 	s.overdue("coupon.remind", 2)
-	s.run("sweep").says(t, "2 overdue", "left coupon.remind (paused): 2") // left on purpose
+	for _, flag := range []string{"--once", "--dry-run"} { // left on purpose; a crontab mails one line
+		r := s.run("sweep", flag)
+		if r.says(t, "2 overdue", "left coupon.remind (paused): 2"); strings.Count(r.stdout, "\n") != 1 {
+			t.Errorf("sweep %s printed\n%s", flag, r.stdout)
+		}
+	}
 	s.overdue("order.close", 3)
-	for _, flags := range [][]string{nil, {"--dry-run"}, {"--json"}} {
+	for _, flags := range [][]string{{"--once"}, {"--dry-run"}, {"--once", "--json"}} {
 		r := s.run(append([]string{"sweep"}, flags...)...)
 		r.refused(t, exitFailed, "overdue tasks are left: order.close (no handler here): 3")
 		if strings.Contains(r.stderr, "coupon.remind") || !strings.Contains(r.stdout, "coupon.remind (paused)") {
 			t.Errorf("stdout:\n%sstderr:\n%s", r.stdout, r.stderr)
 		}
+		if len(flags) < 2 {
+			continue
+		}
+		got := decodeText[map[string]any](t, r.stdout) // whose names scripts may rely on
+		for _, name := range []string{"tables", "overdue", "delivered", "failed", "cut_off", "in_delivery", "left", "unread", "timed_out", "stopped"} {
+			if _, ok := got[name]; !ok {
+				t.Errorf("no %s in %s", name, r.stdout)
+			}
+		}
 	}
 	s.run("biz", "pause", "order.close").ok(t)
-	s.run("sweep").says(t, "5 overdue", "left order.close (paused): 3") // nobody pages for what is paused, with or without a handler
-}
-
-func TestASweepsTimeOutIsChecked(t *testing.T) {
-	t.Parallel()
-	s, _ := callbackSite(t)
-	s.run("sweep", "--timeout=-1s").refused(t, exitUsage, "--timeout -1s: want 0s or more")
-	s.write("bad.yaml", s.yaml(s.layout, s.dsn())+"sweep:\n  timeout: 25h\n")
-	s.run("sweep", "--config", "bad.yaml").refused(t, exitFailed, "sweep.timeout 25h0m0s: use 1s to 24h0m0s")
-	s.write("good.yaml", s.yaml(s.layout, s.dsn())+"sweep:\n  timeout: 2m\n")
-	var got map[string]any
-	if err := json.Unmarshal([]byte(s.run("sweep", "--config", "good.yaml", "--json").ok(t)), &got); err != nil || got["timed_out"] != false {
-		t.Errorf("%v: %v", got, err)
-	}
+	s.run("sweep", "--once").says(t, "5 overdue", "left order.close (paused): 3") // nobody pages for what is paused, with or without a handler
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/operator"
-	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 func TestTaskAddGetList(t *testing.T) {
@@ -42,17 +41,11 @@ func TestTaskAddGetList(t *testing.T) {
 		t.Errorf("no tasks as JSON: %s", out)
 	}
 	s.run("task", "list", "--biz-id", "7").says(t, "no tasks of biz_id 7")
-}
-
-func TestTaskAddWithADedupKeyShowsTheTaskThatIsThere(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	first := s.add(5, "--dedup", "k")
-	again := decode[taskJSON](t, s.run("task", "add", "--json", "--type", "order.close", "--biz-id", "5", "--in", "3h", "--dedup", "k"))
-	if again.JobID != first || !again.Existing || s.rows() != 1 {
-		t.Errorf("got %+v, %d rows", again, s.rows())
+	again := decode[taskJSON](t, s.run("task", "add", "--json", "--type", "order.close", "--biz-id", "42", "--in", "3h", "--dedup", "close"))
+	if again.JobID != added.JobID || !again.Existing || s.rows() != 1 {
+		t.Errorf("with the same dedup key: %+v, %d rows", again, s.rows())
 	}
-	s.run("task", "add", "--type", "order.close", "--biz-id", "5", "--in", "3h", "--dedup", "k").says(t, first.String(), "it was there already")
+	s.run("task", "add", "--type", "order.close", "--biz-id", "42", "--in", "3h", "--dedup", "close").says(t, id, "it was there already")
 }
 
 func TestTaskAddTakesThePayloadAsItIs(t *testing.T) {
@@ -118,50 +111,35 @@ func TestTaskReschedule(t *testing.T) {
 	s.run("task", "reschedule", id.String(), "--in", "1m").refused(t, exitFailed, "nothing was rescheduled: it is done")
 }
 
-func TestTaskRedrive(t *testing.T) {
+func TestTaskBuryListAndRedrive(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	id := s.add(1)
+	id, pending := s.add(1), s.add(9)
 	s.run("task", "redrive", id.String()).refused(t, exitFailed, "task "+id.String()+" is pending: only a dead task can be redriven")
-	s.set(id, "status = 4, attempts = 16, crashes = 1, last_error = 'no\nluck'")
-	s.run("task", "list", "--biz-id", "1").says(t, "dead", "attempts 16  crashes 1  last error: no luck")
+	s.run("task", "bury", id.String(), "--reason", "the order is void").says(t, "status       dead", "last error   the order is void", "attempts     0")
+	s.run("task", "bury", id.String()).refused(t, exitFailed, "task "+id.String()+" is dead: only a task that is not final can be buried")
+	s.set(id, "attempts = 16, crashes = 1, last_error = 'no\nluck'")
+	for args, want := range map[string][]tocsin.JobID{
+		"--status dead": {id}, "--status dead --type order.close --limit 2": {id}, "--status dead --type coupon.remind": nil, "--status pending": {pending}, "--status claimed": nil,
+	} {
+		var got []tocsin.JobID
+		for _, task := range decode[[]taskJSON](t, s.run(append([]string{"task", "list", "--json"}, strings.Fields(args)...)...)) {
+			got = append(got, task.JobID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", args, got, want)
+		}
+	}
+	s.run("task", "list", "--status", "dead").says(t, id.String()+"  order.close  biz_id 1  dead", "attempts 16  crashes 1  last error: no luck")
+	s.run("task", "list", "--status", "done").says(t, "no done tasks")
 	got := decode[taskJSON](t, s.run("task", "redrive", "--json", id.String()))
 	if got.Status != "pending" || got.Attempts != 0 || got.Version != 1 || time.Since(got.ActionTime).Abs() > 10*time.Minute {
 		t.Errorf("got %+v", got)
 	}
-	s.set(id, "status = 4")
+	if got := decode[tocsin.Info](t, s.run("task", "bury", id.String(), "--json")); got.LastError != "buried by hand" || got.Status != tocsin.Dead {
+		t.Errorf("got %+v", got)
+	}
 	s.run("task", "redrive", id.String()).says(t, "status       pending", "version      2")
-}
-
-func TestTaskListByStatusGoesThroughAllTables(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	var dead []tocsin.JobID // the latest first
-	for n, ago := range []string{"1 MINUTE", "2 MINUTE", "3 MINUTE", "1 HOUR"} {
-		dead = append(dead, s.settled(n+1, tocsin.Dead, ago))
-	}
-	pending := s.add(9)
-	s.set(dead[3], "biz_type = 2, last_error = 'no luck'")
-	list := func(args ...string) (ids []tocsin.JobID) {
-		for _, task := range decode[[]taskJSON](t, s.run(append([]string{"task", "list", "--json"}, args...)...)) {
-			ids = append(ids, task.JobID)
-		}
-		return ids
-	}
-	for args, want := range map[string][]tocsin.JobID{
-		"--status dead":                      dead,
-		"--status dead --limit 2":            dead[:2],
-		"--status dead --type order.close":   dead[:3],
-		"--status dead --type coupon.remind": dead[3:],
-		"--status pending":                   {pending},
-		"--status claimed":                   nil,
-	} {
-		if got := list(strings.Fields(args)...); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", args, got, want)
-		}
-	}
-	s.run("task", "list", "--status", "dead").says(t, dead[3].String()+"  coupon.remind  biz_id 4  dead", "last error: no luck")
-	s.run("task", "list", "--status", "done").says(t, "no done tasks")
 }
 
 func TestTaskRedriveTakesFlagsThatLimitIt(t *testing.T) {
@@ -195,18 +173,6 @@ func TestTaskRedriveTakesFlagsThatLimitIt(t *testing.T) {
 	s.run("task", "redrive", ids[0].String(), "--same-key").says(t, "status       pending", "version      1")
 }
 
-func TestTaskBury(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	id := s.add(1)
-	s.run("task", "bury", id.String(), "--reason", "the order is void").says(t, "status       dead", "last error   the order is void", "attempts     0")
-	s.run("task", "bury", id.String()).refused(t, exitFailed, "task "+id.String()+" is dead: only a task that is not final can be buried")
-	s.run("task", "redrive", id.String()).says(t, "status       pending")
-	if got := decode[tocsin.Info](t, s.run("task", "bury", id.String(), "--json")); got.LastError != "buried by hand" || got.Status != tocsin.Dead {
-		t.Errorf("got %+v", got)
-	}
-}
-
 func TestTasksOfAKey(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -232,16 +198,14 @@ func TestTasksOfAKey(t *testing.T) {
 	if got := decode[tocsin.Info](t, s.run("task", "get", ofNumber.JobID.String(), "--json")); got.Status != tocsin.Pending || got.Version != 0 {
 		t.Errorf("the task of the number is %+v", got)
 	}
-	for want, args := range map[string][]string{
-		"one of --biz-id and --key are needed": {"add", "--biz-id", "1", "--key", "k", "--type", "order.close", "--in", "1h"},
-		`header "a b"`:                         {"add", "--biz-id", "1", "--type", "order.close", "--in", "1h", "--header", "a b=1"},
-		"want NAME=TEXT":                       {"add", "--biz-id", "1", "--type", "order.close", "--in", "1h", "--header", "a"},
-		"biz_key is empty":                     {"add", "--key", "", "--type", "order.close", "--in", "1h"},
-		"one of --biz-id and --key":            {"cancel", "--biz-id", "1", "--key", "k", "--type", "order.close"},
-		"or --key, not both":                   {"cancel", ofKey.JobID.String(), "--key", "k"},
-		"name the tasks":                       {"list", "--biz-id", "1", "--key", "k"},
+	for line, want := range map[string]string{
+		"add --biz-id 1 --key k --type order.close --in 1h":    "one of --biz-id and --key are needed",
+		"add --biz-id 1 --type order.close --in 1h --header a": "want NAME=TEXT",
+		"add --key= --type order.close --in 1h":                "biz_key is empty",
+		"cancel --biz-id 1 --key k --type order.close":         "one of --biz-id and --key",
+		"list --biz-id 1 --key k":                              "name the tasks",
 	} {
-		s.run(append([]string{"task"}, args...)...).refused(t, exitUsage, want)
+		s.run(strings.Fields("task "+line)...).refused(t, exitUsage, want)
 	}
 	if n := s.rows(); n != 2 {
 		t.Errorf("%d rows, want 2", n)
@@ -312,24 +276,4 @@ func TestTaskRunsShowsWhatBecameOfEachAttempt(t *testing.T) {
 	s.exec("DELETE FROM "+s.layout.Table(good.Table())+" WHERE job_id = ?", uint64(good))
 	s.run("task", "get", good.String()).refused(t, exitFailed, "no task")
 	s.run("task", "runs", good.String()).says(t, "completed")
-}
-
-func TestPurgeRemovesRunsPastTheirRetention(t *testing.T) {
-	t.Parallel()
-	s := historySite(t)
-	s.overdue("coupon.remind", 8)
-	s.run("sweep", "--once").ok(t)
-	id := s.only("coupon.remind")
-	for db := range s.layout.Databases {
-		s.exec("UPDATE "+s.layout.Database(db)+".run SET started = started - INTERVAL 31 DAY WHERE job_id <> ?", uint64(id))
-	}
-	s.run("purge", "--dry-run").says(t, "; 7 runs")
-	got := decode[upkeep.PurgeResult](t, s.run("purge", "--json"))
-	if got.Runs != 7 || got.Batches == 0 || len(got.Failed) != 0 {
-		t.Errorf("%+v", got)
-	}
-	s.run("task", "runs", id.String()).says(t, "completed")
-	if r := s.run("purge"); strings.Contains(r.stdout, "runs") {
-		t.Errorf("again: %s", r.stdout)
-	}
 }

@@ -1,13 +1,71 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/tocsinhq/tocsin"
 )
+
+// pushgateway stands in for a Pushgateway: PUT replaces what a job has pushed, and /metrics shows it all with the label job.
+type pushgateway struct {
+	*httptest.Server
+
+	mu   sync.Mutex
+	jobs map[string]string // as text, by job; guarded by mu
+	puts int               // guarded by mu
+}
+
+func newPushgateway(t *testing.T) *pushgateway {
+	t.Helper()
+	g := &pushgateway{jobs: map[string]string{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /metrics/job/{job}", g.put)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, g.page()) })
+	g.Server = httptest.NewServer(mux)
+	t.Cleanup(g.Close)
+	return g
+}
+
+func (g *pushgateway) put(w http.ResponseWriter, r *http.Request) {
+	var text strings.Builder
+	for decoder := expfmt.NewDecoder(r.Body, expfmt.ResponseFormat(r.Header)); ; {
+		var f dto.MetricFamily
+		if err := decoder.Decode(&f); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		for _, m := range f.GetMetric() {
+			m.Label = append(m.Label, &dto.LabelPair{Name: new("job"), Value: new(r.PathValue("job"))})
+		}
+		_, _ = expfmt.MetricFamilyToText(&text, &f) // a builder takes everything
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.jobs[r.PathValue("job")] = text.String()
+	g.puts++
+}
+
+// page returns all metrics.
+func (g *pushgateway) page() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return strings.Join(slices.Collect(maps.Values(g.jobs)), "")
+}
 
 // textfile returns the only file in the directory, as node_exporter would find it.
 func textfile(t *testing.T, dir string) string {
@@ -84,36 +142,27 @@ func TestCommandsWriteTheirMetricsIntoAFileAndPushThem(t *testing.T) {
 		}
 	}
 	has(t, g.page(), "tocsin_auditor_last_ok{", "tocsin_purger_last_ok{", "tocsin_sweeper_last_ok{")
-}
-
-func TestMetricsThatCannotBeWrittenKeepNoSweepFromItsTasks(t *testing.T) {
-	t.Parallel()
-	s, _ := callbackSite(t)
-	dir := t.TempDir()
-	for want, flag := range map[string]string{
-		"push metrics": "--push=http://127.0.0.1:1", "no such file or directory": "--textfile=" + filepath.Join(dir, "none"),
-	} {
+	for want, flag := range map[string]string{"push metrics": "--push=http://127.0.0.1:1", "no such file or directory": "--textfile=" + filepath.Join(sweeps, "none")} {
+		s.emptied()
 		s.overdue("coupon.remind", 2)
-		r := s.run("sweep", "--once", flag)
-		r.refused(t, exitFailed, want)
-		if !strings.Contains(r.stdout, "2 overdue, 2 delivered") {
+		r := s.run("sweep", "--once", flag) // does its work all the same
+		if r.refused(t, exitFailed, want); !strings.Contains(r.stdout, "2 overdue, 2 delivered") {
 			t.Errorf("with %s the sweep said %q", flag, r.stdout)
 		}
 	}
-	for _, args := range [][]string{
-		{"sweep", "--dry-run", "--textfile", dir}, {"purge", "--dry-run", "--textfile", dir}, {"audit", "--type", "coupon.remind", "--against", "-", "--textfile", dir},
+	for line, want := range map[string]string{
+		"sweep --dry-run --textfile d": "--textfile", "purge --dry-run --textfile d": "--textfile", "audit --type coupon.remind --against - --textfile d": "--textfile",
+		"sweep --once --push pushgateway:9091": "http://pushgateway:9091", "sweep --dry-run --push http://127.0.0.1:1": "--push",
 	} {
-		s.run(args...).refused(t, exitUsage, "--textfile")
+		s.run(strings.Fields(line)...).refused(t, exitUsage, want)
 	}
-	s.run("sweep", "--once", "--push", "pushgateway:9091").refused(t, exitUsage, "--push", "http://pushgateway:9091")
-	s.run("sweep", "--dry-run", "--push", "http://127.0.0.1:1").refused(t, exitUsage, "--push")
 }
 
 func TestAResidentSweepWritesAndPushesAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	s, _ := callbackSite(t)
 	g, dir := newPushgateway(t), t.TempDir()
-	stays, log := s.start("sweep", "--cron", "@every 1s", "--textfile", dir, "--push", g.URL)
+	stays := s.stays("sweep", "--cron", "@every 1s", "--textfile", dir, "--push", g.URL)
 	sweeps := func() (counted string) {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.prom"))
 		if len(files) == 0 {
@@ -124,9 +173,10 @@ func TestAResidentSweepWritesAndPushesAgainAndAgain(t *testing.T) {
 		counted, _, _ = strings.Cut(counted, "\n")
 		return counted
 	}
+	puts := func() int { g.mu.Lock(); defer g.mu.Unlock(); return g.puts }
 	first := ""
 	s.waitFor("the file is there", func() bool { first = sweeps(); return first != "" })
-	s.waitFor("it is written again, and pushed twice", func() bool { return sweeps() != first && g.pushed() >= 2 })
-	s.stop(stays, log)
+	s.waitFor("it is written again, and pushed twice", func() bool { return sweeps() != first && puts() >= 2 })
+	stays.end(t)
 	has(t, g.page(), "tocsin_sweeper_sweeps_total{")
 }

@@ -9,38 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/operator"
 )
-
-// busy adds callback tasks that are due, one after another, until the test calls what it returns.
-func (s *site) busy() (stop func()) {
-	s.t.Helper()
-	client, remind := s.client(), tocsin.Define[string]("coupon.remind")
-	end, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for n := uint64(1); ; n++ {
-			select {
-			case <-end:
-				ended <- nil
-				return
-			default:
-			}
-			if _, err := client.Add(s.t.Context(), remind.New(n, "{}", tocsin.In(0))); err != nil {
-				ended <- err
-				return
-			}
-		}
-	}()
-	return func() {
-		close(end)
-		if err := <-ended; err != nil {
-			s.t.Error(err)
-		}
-	}
-}
 
 func TestTopShowsWhatTheNodesDeliver(t *testing.T) {
 	t.Parallel()
@@ -55,9 +27,9 @@ func TestTopShowsWhatTheNodesDeliver(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.nodeIn(assign.Identity{ID: id, Databases: "toc_0 on db1"}, "orders", "ghost") // which publishes an address where nobody listens
-	stop := s.busy()
+	l := s.startLoad(s.client())
 	v := decode[operator.Activity](t, s.run("top", "--once", "--json", "--interval", "5s"))
-	stop()
+	l.end()
 	if v.Total.Delivered <= 0 || v.Seconds < 1 || len(v.Nodes) != 3 || len(v.Types) != 1 || len(v.Notes) != 0 {
 		t.Fatalf("got %+v", v)
 	}
@@ -82,17 +54,6 @@ func TestTopShowsWhatTheNodesDeliver(t *testing.T) {
 	}
 }
 
-func TestTopWithoutEtcd(t *testing.T) {
-	t.Parallel()
-	s, _ := rowsSite(t)
-	if r := s.run("top", "--once"); r.code != exitFailed || !strings.Contains(r.stdout, "0 of 0 nodes answer; no rates yet") || !strings.Contains(r.stdout, noNodes) {
-		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
-	}
-	s.serve("one", "--listen", devtest.FreeAddress())
-	s.ownedBy(map[string]int{"one": 8})
-	s.run("top", "--once", "--interval", "5s").says(t, "1 of 1 nodes answer", "callback  rows  8       8")
-}
-
 func TestTopRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
@@ -103,7 +64,7 @@ func TestTopRefusesWhatCannotWork(t *testing.T) {
 	s.run("top", "now").refused(t, exitUsage, `unknown command or argument "now"`)
 }
 
-// One request for each node and interval.
+// TestTopAsksEachNodeOnceInAnInterval, and if a server is in trouble it says so and ends with 1, though the nodes answer.
 func TestTopAsksEachNodeOnceInAnInterval(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
@@ -113,22 +74,9 @@ func TestTopAsksEachNodeOnceInAnInterval(t *testing.T) {
 			t.Errorf("asked for %s", r.URL)
 		}
 		w.Header().Set(operator.NodeHeader, "host-b")
-		fmt.Fprint(w, "# TYPE tocsin_node_mode gauge\ntocsin_node_mode{mode=\"claim\"} 1\n")
-	}))
-	defer page.Close()
-	address := strings.TrimPrefix(page.URL, "http://")
-	s.run("top", "--once", "--interval", "5s", "--status", address).says(t, "host-b", "claim")
-	if n := asked.Load(); n != 2 {
-		t.Errorf("%d requests for two looks", n)
-	}
-}
-
-// TestTopSaysThatAServerIsInTrouble, and ends with 1, though its nodes answer.
-func TestTopSaysThatAServerIsInTrouble(t *testing.T) {
-	t.Parallel()
-	s := bareSite(t)
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `# TYPE tocsin_node_server_up gauge
+		fmt.Fprint(w, `# TYPE tocsin_node_mode gauge
+tocsin_node_mode{mode="claim"} 1
+# TYPE tocsin_node_server_up gauge
 tocsin_node_server_up{server="db0"} 1
 tocsin_node_server_up{server="db1"} 0
 # TYPE tocsin_node_server_waiting_seconds gauge
@@ -143,8 +91,11 @@ tocsin_backlog_overdue_age_seconds{server="db1"} 190
 	defer page.Close()
 	r := s.run("top", "--once", "--interval", "5s", "--status", strings.TrimPrefix(page.URL, "http://"))
 	const note = "note: server db1 does not answer a node, and has not answered a statement for 42s, and has overdue figures that are 3m10s old\n"
-	if r.code != exitFailed || !strings.Contains(r.stdout, note) || strings.Contains(r.stdout, "db0") || !strings.Contains(r.stdout, " 0? ") {
+	if r.code != exitFailed || !strings.Contains(r.stdout, note) || strings.Contains(r.stdout, "db0") || !strings.Contains(r.stdout, " 0? ") || !strings.Contains(r.stdout, "\nhost-b") {
 		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("%d requests for two looks", n)
 	}
 }
 

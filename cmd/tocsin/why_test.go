@@ -14,9 +14,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -145,16 +143,6 @@ func TestWhySaysWhatIsWrongWithTheServer(t *testing.T) {
 	says(t, s.why(id), operator.StateOlderCopy, database+" on db1 is an older copy")
 }
 
-func TestWhySaysThatTheServerTakesNoWrites(t *testing.T) {
-	t.Parallel()
-	s := bareSite(t)
-	s.write("tocsin.yaml", s.yaml(s.layout, startServer(t, devserver.MariaDBConfig{Args: []string{"--read-only"}}).DSN()))
-	s.applyAll() // root may
-	s.run("task", "add", "--type", "order.close", "--biz-id", "1", "--in", "0s").ok(t)
-	id := decode[[]taskJSON](t, s.run("task", "list", "--biz-id", "1", "--json"))[0].JobID
-	says(t, s.why(id), operator.StateReadOnly, "server db1 is read-only", "group orders has no node")
-}
-
 // hanging is a receiver whose callbacks wait until it is told to go on.
 type hanging struct {
 	*httptest.Server
@@ -181,12 +169,13 @@ func newHanging(t *testing.T) *hanging {
 	return h
 }
 
-// waitingTypes are callbacks that wait for a slot, for their rate, for a secret, for a claim.
+// waitingTypes are callbacks that wait for a slot, for their rate, for a secret, for a claim, for another task of their biz_id.
 const waitingTypes = `biz_types:
   - {name: slow.hook, number: 1, timeout: 9m, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
   - {name: rated.hook, number: 2, timeout: 9m, rate: 0.001, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
   - {name: signed.hook, number: 3, timeout: 9m, concurrency: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8], secrets: [TOCSIN_TEST_WHY]}}
   - {name: strict.hook, number: 4, timeout: 9m, strict: true, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
+  - {name: keyed.hook, number: 5, timeout: 9m, strict: true, per_key: 1, webhook: {url: "%[1]s", allow: [127.0.0.0/8]}}
 `
 
 // waitingSite has these types, and tables that are scanned each minute.
@@ -249,6 +238,14 @@ func (s *site) unseen(owner string) {
 	})
 }
 
+// inTurn has a task wait for another one of its biz_id.
+func (s *site) inTurn(h *hanging) {
+	s.t.Helper()
+	first := s.adding("keyed.hook", 8, "0s")
+	<-h.begun
+	s.until(s.adding("keyed.hook", 8, "0s"), operator.StateTurn, nil, "it waits for job "+first.String()+" of the same biz_id")
+}
+
 // The owner's status page, which wants a token here, tells of deliveries, outcomes, lanes and rates.
 func TestWhySaysWhatTheOwnerSays(t *testing.T) {
 	t.Parallel()
@@ -300,6 +297,7 @@ func TestWhySaysWhatTheOwnerSays(t *testing.T) {
 	<-h.begun
 	s.until(claiming, operator.StateClaimed, nil, "claimed by "+id+" until 20", "node "+id+" delivers it since 20")
 
+	s.inTurn(h)
 	s.unseen(id)
 
 	unlock = s.locked(first)
@@ -329,9 +327,12 @@ func TestWhySaysWhoStandsIn(t *testing.T) {
 
 	able := command(t.Context(), s.dir, serveArgs("able", "--listen", devtest.FreeAddress())...)
 	able.Env = append(able.Env, "TOCSIN_TEST_WHY=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	s.serveBy(able, "able")
+	standIn := s.serveBy(able, "able")
 	s.ownedBy(map[string]int{"owner": 4, "able": 4})
 	<-h.begun
+	s.waitFor("its log says that it stands in", func() bool {
+		return strings.Contains(standIn.log.String(), "standing in for a node that lacks biz types")
+	})
 	var all []tocsin.JobID
 	for bizID := range 8 {
 		all = append(all, s.adding("signed.hook", bizID+10, "0s"))
@@ -414,7 +415,7 @@ func TestCommandsShowANodeThatLostEtcd(t *testing.T) {
 func TestWhyOfANodeThatWasRestartedWhileEtcdIsFrozen(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
-	waitingSite(t, s)
+	h := waitingSite(t, s)
 	etcd, page := s.ownEtcd(), devtest.FreeAddress()
 	s.write("tocsin.yaml", s.text("tocsin.yaml")+"node:\n  listen: "+page+"\nsweep: {grace: 20m}\n")
 	s.run("ddl", "grace", "20m").ok(t)
@@ -433,21 +434,15 @@ func TestWhyOfANodeThatWasRestartedWhileEtcdIsFrozen(t *testing.T) {
 	says(t, s.why(task), operator.StateNoEtcd, "node "+id+" took it last", "it has ended or was restarted, the task waits for etcd or a sweep", "`tocsin sweep`, on any host, takes it from 20")
 	s.serve("again", "--listen", page)
 	s.until(task, operator.StateNoEtcd, nil, "the node at "+page+" started while etcd was away", "works as a sweeper, which takes the task from 20")
+	if s.metric(page, `tocsin_node_mode{mode="sweep"}`) != 1 || s.metric(page, `tocsin_node_mode{mode="ownership"}`) != 0 {
+		t.Error("its mode is not among its metrics")
+	}
 	s.due(task, "21 MINUTE", "")
 	s.until(task, operator.StateClaimed, nil, "a sweeper")
-}
-
-// The server answers the command, and not the owner of the table.
-func TestWhySaysThatTheOwnerCanNotReachTheServer(t *testing.T) {
-	t.Parallel()
-	s := bareSite(t)
-	waitingSite(t, s)
-	at := mysql.Address(s.dsn())
-	way := devtest.NewRelay(t, at)
-	s.write("far.yaml", s.yaml(s.layout, strings.Replace(s.dsn(), at, way.Addr, 1)))
-	s.serve("far", "--config", "far.yaml", "--listen", devtest.FreeAddress())
-	s.ownedBy(map[string]int{"far": 8})
-	id := s.nodes()[0].ID
-	way.Cut()
-	s.until(s.adding("slow.hook", 1, "0s"), operator.StateAway, nil, "for node "+id+" server db1 is away: ", "takes it from 20")
+	h.goOn()
+	if err := syscall.Kill(etcd.Pid(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	s.waitFor("it owns tables as etcd is back", func() bool { return s.metric(page, `tocsin_node_mode{mode="ownership"}`) == 1 })
+	s.until(task, operator.StateDone, nil)
 }
