@@ -274,9 +274,11 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	revived, other := s.addIn(client, 1, 3, time.Hour), s.addIn(client, 0, 2, time.Hour)
 	s.eachTask("bury", append(revived, other...))
 	s.keepsMark(name)
-	later, settled := s.addIn(client, 1, 10, time.Hour), s.addIn(client, 1, 40, 20*time.Second) // the dump comes first
+	first.end(t) // so that the dump comes before the tasks are delivered
+	later, settled := s.addIn(client, 1, 10, time.Hour), s.addIn(client, 1, 40, 0)
 	steps := s.restoreSteps("--hold", "restore-check", "--dead all --accept", "--since 2h --dry-run", "--since 2h", "--restored --same-key --dry-run", "--restored --same-key")
 	dump := s.yesterday(devtest.Dump(t, s.dsn(), name))
+	first = s.serve("first", "--listen", page)
 	s.eachTask("redrive", revived)
 	s.came(c, "the tasks that were redriven after the dump", revived, 1)
 	s.came(c, "the tasks that are pending in the dump", settled, 1)
@@ -290,9 +292,7 @@ func TestYesterdaysDumpOfOneDatabaseBesideTodaysOther(t *testing.T) {
 	s.saysOf(page, name+" on db1 is an older copy: it ends at ")
 	s.othersGoOn(c, 40)
 	s.refusesTheCopy(page, first)
-	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	_ = first.Process.Signal(syscall.SIGTERM)
 	_ = first.Wait()
 	second := s.serve("second", "--listen", page)
 	s.saysOf(page, "run `tocsin ddl restore-check`")
@@ -414,6 +414,14 @@ func (p *physicalSite) start() {
 	p.server = startServer(p.t, p.cfg)
 }
 
+// mark sets that of the second database.
+func (p *physicalSite) mark(mark int64) {
+	p.t.Helper()
+	if _, err := p.db.Exec("UPDATE "+p.layout.Database(1)+".layout SET mark = ?", mark); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // backUp makes a physical copy of the second server. Without a program for that, the server is stopped and copied.
 func (p *physicalSite) backUp() (dir string) {
 	p.t.Helper()
@@ -459,25 +467,24 @@ func TestAServerFromAPhysicalCopyDeliversNothingUnasked(t *testing.T) {
 	s.applyDDL()
 	s.applyCallbacks(c)
 	page, name := devtest.FreeAddress(), s.layout.Database(1)
-	s.serve("node", "--listen", page)
-	s.ownedBy(map[string]int{"node": 8})
 	client := s.splitClient(p.server.DSN())
-	s.marked(p.db, 1)
-	settled := s.addIn(client, 1, 40, 30*time.Second) // the copy comes first
+	settled := s.addIn(client, 1, 40, 0)
+	at := func(ago time.Duration) int64 { return time.Now().Add(-ago).UnixMilli() }
+	p.mark(at(24 * time.Hour))
 	dir := p.backUp()
+	p.mark(at(45 * time.Second)) // it counts as soon as it is read, and so do those that follow it
+	s.exec("UPDATE {prefix}_0.layout SET mark = ?", at(45*time.Second))
+	s.serve("node", "--listen", page)
 	s.came(c, "the tasks that are pending in the copy", settled, 1)
 	s.waitFor("they are done", func() bool { return s.statuses(client, settled)[tocsin.Done] == len(settled) })
-	s.exec("UPDATE {prefix}_0.layout SET mark = mark + ?", day)
-	if _, err := p.db.Exec("UPDATE "+name+".layout SET mark = mark + ?", day); err != nil {
-		t.Fatal(err)
-	}
+	now := at(0)
 	s.waitFor("the other database knows the mark", func() bool {
 		var mark int64
 		err := s.db.QueryRow("SELECT mark FROM " + s.layout.Database(0) + ".mark WHERE database_no = 1").Scan(&mark)
-		return err == nil && mark > time.Now().UnixMilli()+day/2
+		return err == nil && mark > now
 	})
 
-	l := s.startLoad(client) // for a minute the mark was not ripe
+	l := s.startLoad(client)
 	p.restore(dir)
 	s.saysOf(page, name+" on db2 is an older copy: it ends at ")
 	s.othersGoOn(c, 40)
@@ -517,14 +524,15 @@ func TestAWholeRestoreIsRecognisedByEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.waitFor("etcd keeps the marks", func() bool { kept, err := keys.Marks(t.Context(), id); return err == nil && len(kept) == 2 })
-	settled := append(s.addIn(client, 0, 20, 20*time.Second), s.addIn(client, 1, 20, 20*time.Second)...) // the dumps come first
+	first.end(t) // so that the dumps come before the tasks are delivered
+	settled := append(s.addIn(client, 0, 20, 0), s.addIn(client, 1, 20, 0)...)
 	var dumps [2]string
 	for database := range dumps {
 		dumps[database] = s.yesterday(devtest.Dump(t, s.dsn(), s.layout.Database(database)))
 	}
+	again := s.serve("again")
 	s.came(c, "the tasks", settled, 1)
-	_ = first.Process.Signal(syscall.SIGTERM)
-	_ = first.Wait()
+	again.end(t)
 	for database, dump := range dumps {
 		devtest.Load(t, s.dsn(), s.layout.Database(database), dump)
 	}
