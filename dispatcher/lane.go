@@ -57,8 +57,7 @@ func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.q
 // offer queues one entry. It adds to refused an entry that found no room: this one, or a later
 // one that gave way to it. One that another node looks at first is left to that node.
 func (l *lane) offer(e duequeue.Entry, refused []duequeue.Entry) []duequeue.Entry {
-	verdict, out := l.queue.Offer(e)
-	if (verdict == duequeue.Full || verdict == duequeue.Replaced) && !l.server.guest(out.JobID.Table()) {
+	if out, some := l.queue.Offer(e); some && !l.server.guest(out.JobID.Table()) {
 		l.refused = true
 		refused = append(refused, out)
 	}
@@ -68,7 +67,7 @@ func (l *lane) offer(e duequeue.Entry, refused []duequeue.Entry) []duequeue.Entr
 // bringForward queues an entry for an earlier time, unless it is in flight. No entry
 // gives way to it: no peek would know to find the displaced one again.
 func (l *lane) bringForward(e duequeue.Entry) {
-	if verdict, out := l.queue.Offer(e); verdict == duequeue.Full || verdict == duequeue.Replaced {
+	if out, some := l.queue.Offer(e); some {
 		l.queue.Requeue(out)
 	}
 }

@@ -1,6 +1,7 @@
 package duequeue
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
@@ -30,38 +31,28 @@ func compare(a, b Entry) int {
 	return int(a.JobID) - int(b.JobID)
 }
 
-func inOrder(m map[tocsin.JobID]Entry) []Entry {
-	all := make([]Entry, 0, len(m))
-	for _, e := range m {
-		all = append(all, e)
-	}
-	slices.SortFunc(all, compare)
-	return all
-}
+func inOrder(m map[tocsin.JobID]Entry) []Entry { return slices.SortedFunc(maps.Values(m), compare) }
 
-func (m *model) offer(e Entry) (Verdict, Entry) {
+func (m *model) offer(e Entry) (refused Entry, some bool) {
 	if _, ok := m.flying[e.JobID]; ok {
-		return Known, Entry{}
+		return Entry{}, false
 	}
-	if old, ok := m.queued[e.JobID]; ok {
-		if e.Due >= old.Due {
-			return Known, Entry{}
-		}
-		m.queued[e.JobID] = e
-		return Moved, Entry{}
+	if _, ok := m.queued[e.JobID]; ok {
+		m.requeue(e)
+		return Entry{}, false
 	}
 	if len(m.queued)+len(m.flying) < m.capacity {
 		m.queued[e.JobID] = e
-		return Added, Entry{}
+		return Entry{}, false
 	}
 	all := inOrder(m.queued)
 	if len(all) == 0 || all[len(all)-1].Due <= e.Due {
-		return Full, e
+		return e, true
 	}
 	latest := all[len(all)-1]
 	delete(m.queued, latest.JobID)
 	m.queued[e.JobID] = e
-	return Replaced, latest
+	return latest, true
 }
 
 func (m *model) pop(now int64, limit int) []Entry {
@@ -105,15 +96,8 @@ func (m *model) requeue(e Entry) {
 	m.queued[e.JobID] = e
 }
 
-func (m *model) drop(gone func(int) bool) int {
-	n := 0
-	for id := range m.queued {
-		if gone(id.Table()) {
-			delete(m.queued, id)
-			n++
-		}
-	}
-	return n
+func (m *model) drop(gone func(int) bool) {
+	maps.DeleteFunc(m.queued, func(id tocsin.JobID, _ Entry) bool { return gone(id.Table()) })
 }
 
 func first(all []Entry) (int64, bool) {

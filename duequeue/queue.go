@@ -2,23 +2,6 @@ package duequeue
 
 import "github.com/tocsinhq/tocsin"
 
-// Verdict is what became of an offered entry.
-type Verdict uint8
-
-// The verdicts. With Full and Replaced an entry found no room.
-const (
-	Added    Verdict = iota
-	Known            // already in flight, or queued at the same or an earlier time: nothing changed
-	Moved            // already queued, now at the earlier time
-	Replaced         // added in the place of the latest queued entry, which was refused
-	Full             // refused: not earlier than any queued entry
-)
-
-var verdictNames = [...]string{"added", "known", "moved", "replaced", "full"}
-
-// String gives the lower-case word.
-func (v Verdict) String() string { return verdictNames[v] }
-
 // slot is a queued entry and its position in the heap. It is 32 bytes, so that a
 // million of them cost little.
 type slot struct {
@@ -52,41 +35,40 @@ func New(capacity int) *Queue {
 	return &Queue{capacity: max(capacity, 1), index: make(map[tocsin.JobID]int32)}
 }
 
-// Offer adds an entry, unless its job_id is known or there is no room. Where the
-// verdict is Full or Replaced, refused is the entry that found no room: e
-// itself, or the latest queued one that gave way to it. It stays in MySQL and has
-// to be offered again.
-func (q *Queue) Offer(e Entry) (v Verdict, refused Entry) {
+// Offer adds an entry if there is room. One whose job_id is queued is moved forward if e is earlier; one in flight stays
+// as it is. If some, refused is the entry that found no room: e itself, which is not earlier than any queued one, or the
+// latest queued one, which gave way to it. It stays in MySQL and has to be offered again.
+func (q *Queue) Offer(e Entry) (refused Entry, some bool) {
 	if i, ok := q.index[e.JobID]; ok {
-		return q.again(i, e), Entry{}
+		q.again(i, e)
+		return Entry{}, false
 	}
-	if q.known() < q.capacity {
+	if len(q.index) < q.capacity {
 		q.insert(e)
-		return Added, Entry{}
+		return Entry{}, false
 	}
 	if len(q.queued) == 0 {
-		return Full, e
+		return e, true
 	}
 	far := q.last(q.queued)
 	latest := q.slots[q.queued[far]].Entry
 	if e.Due >= latest.Due {
-		return Full, e
+		return e, true
 	}
 	q.forget(q.remove(&q.queued, far))
 	q.insert(e)
-	return Replaced, latest
+	return latest, true
 }
 
 // again moves a queued entry forward. A later time is not taken over: who loads
 // the row finds that it is not due yet and requeues it.
-func (q *Queue) again(i int32, e Entry) Verdict {
+func (q *Queue) again(i int32, e Entry) {
 	if i == inFlight || e.Due >= q.slots[i].Due {
-		return Known
+		return
 	}
 	s := &q.slots[i]
 	s.Entry = e
 	q.fix(q.queued, int(s.pos))
-	return Moved
 }
 
 // Pop appends to into up to limit entries that are due at now, earliest first.
@@ -138,15 +120,13 @@ func (q *Queue) Requeue(e Entry) {
 	}
 }
 
-// Drop forgets the queued entries of the tables that gone reports and returns
-// how many they were. Entries in flight stay until Done. It takes O(n).
-func (q *Queue) Drop(gone func(table int) bool) int {
+// Drop forgets the queued entries of the tables that gone reports. Entries in
+// flight stay until Done. It takes O(n).
+func (q *Queue) Drop(gone func(table int) bool) {
 	kept := q.queued[:0]
-	dropped := 0
 	for _, i := range q.queued {
 		if gone(q.slots[i].JobID.Table()) {
 			q.forget(i)
-			dropped++
 			continue
 		}
 		q.slots[i].pos = int32(len(kept))
@@ -157,7 +137,6 @@ func (q *Queue) Drop(gone func(table int) bool) int {
 		q.down(kept, i)
 	}
 	q.release()
-	return dropped
 }
 
 // Next is the due time of the earliest queued entry; false where none is queued.
@@ -189,25 +168,18 @@ func (q *Queue) Cap() int { return q.capacity }
 func (q *Queue) SetCap(capacity int) { q.capacity = max(capacity, 1) }
 
 // Room is how many more entries are accepted without refusing any.
-func (q *Queue) Room() int { return max(q.capacity-q.known(), 0) }
-
-func (q *Queue) known() int { return len(q.index) }
+func (q *Queue) Room() int { return max(q.capacity-len(q.index), 0) }
 
 func (q *Queue) insert(e Entry) {
-	i := q.slot()
+	i := int32(len(q.slots))
+	if n := len(q.free); n > 0 {
+		i, q.free = q.free[n-1], q.free[:n-1]
+	} else {
+		q.slots = append(q.slots, slot{})
+	}
 	q.slots[i] = slot{Entry: e}
 	q.index[e.JobID] = i
 	q.push(&q.queued, i)
-}
-
-func (q *Queue) slot() int32 {
-	if n := len(q.free); n > 0 {
-		i := q.free[n-1]
-		q.free = q.free[:n-1]
-		return i
-	}
-	q.slots = append(q.slots, slot{})
-	return int32(len(q.slots) - 1)
 }
 
 func (q *Queue) forget(i int32) {

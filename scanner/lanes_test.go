@@ -59,7 +59,7 @@ func newLanes(capacity int, types ...uint64) *lanes {
 
 func (l *lanes) Offer(_ int, entries []duequeue.Entry) (refused []duequeue.Entry) {
 	for _, e := range entries {
-		if _, out := l.queues[e.Type].Offer(e); out.JobID != 0 {
+		if out, some := l.queues[e.Type].Offer(e); some {
 			refused = append(refused, out)
 		}
 	}
