@@ -33,14 +33,6 @@ func asideFor(tries int) time.Duration {
 // locked reports whether another transaction held a row, or the table.
 func (p *part) locked() bool { return mysql.ClassOf(p.err) == mysql.Contended }
 
-// wait returns how long the part is left alone. A lock may go at any moment.
-func (p *part) wait() time.Duration {
-	if p.locked() {
-		return avoidFor
-	}
-	return asideFor(p.tries)
-}
-
 // setAside keeps results of one table that the database refused.
 func (st *settler) setAside(results []result, err error) {
 	p := &part{results: slices.Clone(results), err: err, tries: 1}
@@ -58,13 +50,17 @@ func (st *settler) tellAside(results []result, err error) {
 		"job_id", results[0].row.JobID.String(), "rows", len(results))
 }
 
-// schedule sets the time of the next try. Once Run is ending, locked parts are
-// retried until Run must end, since the lock may go, and other parts are tried once
+// schedule sets the time of the next try. A lock may go at any moment: once Run is
+// ending, locked parts are retried until Run must end, and other parts are tried once
 // more. Called under st.mu.
 func (st *settler) schedule(p *part) {
-	p.at = time.Now().Add(p.wait())
-	if st.closing && p.locked() {
+	switch {
+	case !p.locked():
+		p.at = time.Now().Add(asideFor(p.tries))
+	case st.closing:
 		p.at = time.Now()
+	default:
+		p.at = time.Now().Add(avoidFor)
 	}
 }
 
@@ -118,9 +114,6 @@ func (st *settler) due(now time.Time) (first *part) {
 func (st *settler) nextAside() *part {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if len(st.aside) == 0 {
-		return nil
-	}
 	p := st.due(time.Now())
 	if p == nil {
 		return nil

@@ -41,7 +41,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 		s.giveBack(t)
 	}
 	if room {
-		batch[0].lane.wake()
+		signal(s.wake)
 	}
 	return started
 }
@@ -96,7 +96,7 @@ func (s *server) giveBack(t *task) {
 	if t.claimed {
 		s.report([]result{s.back(t)})
 	}
-	t.lane.wake()
+	signal(s.wake)
 }
 
 // back is the outcome of a task whose delivery did not begin. A run keeps its time, as it may be missed by the time it begins. So do

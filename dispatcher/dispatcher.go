@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/duequeue"
 )
 
 // The phases of a Dispatcher. Deliveries start in running alone.
@@ -253,13 +252,6 @@ func (d *Dispatcher) allKinds() []*kind {
 	return all
 }
 
-// Offer queues entries of a server and returns the refused ones: entries without a
-// lane, entries whose lane is full of nearer ones, entries that gave way to nearer
-// ones, and entries of tables that are not admitted.
-func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) (refused []duequeue.Entry) {
-	return d.servers[server].offer(entries)
-}
-
 // Wanted returns the numbers of the biz types that have room for entries in the
 // server's lanes now. Config.Woken is called when another one has.
 func (d *Dispatcher) Wanted(server int) []uint64 { return d.servers[server].types(true) }
@@ -268,13 +260,6 @@ func (d *Dispatcher) Wanted(server int) []uint64 { return d.servers[server].type
 // includes types with full lanes: there, an entry that is due now replaces one that
 // is due later.
 func (d *Dispatcher) Heard(server int) []uint64 { return d.servers[server].types(false) }
-
-// Lane returns how many entries of a biz type a server's lane holds, queued or not
-// yet settled, and how many more it accepts. open is false if the type is paused or
-// can't be delivered here, or its target is away: then none of its entries start.
-func (d *Dispatcher) Lane(server int, bizType uint64) (held, room int, open bool) {
-	return d.servers[server].lane(bizType)
-}
 
 // Claimed returns how many rows were claimed before their delivery so far.
 func (d *Dispatcher) Claimed() int { return int(d.claimed.Load()) }
@@ -298,7 +283,17 @@ type Stats struct {
 func (d *Dispatcher) Stats() Stats {
 	st := Stats{Workers: d.workers.count(), PayloadBytes: d.payloads.used.Load(), PayloadLimit: d.payloads.limit}
 	for _, s := range d.servers {
-		s.addTo(&st)
+		s.mu.Lock()
+		for _, l := range s.order {
+			st.Queued += l.queue.Len()
+			st.Capacity += l.queue.Cap()
+			st.Loaded += l.held + l.early
+		}
+		st.Open += len(s.open)
+		st.Unsettled += int(s.settler.unsettled.Load())
+		st.Aside += s.settler.count()
+		st.Overrun += len(s.overruns)
+		s.mu.Unlock()
 	}
 	return st
 }

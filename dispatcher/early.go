@@ -1,37 +1,19 @@
 package dispatcher
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
+	"slices"
 	"time"
 )
-
-// earliest is a heap of rows that were loaded ahead of their time, the one that is
-// due first on top.
-type earliest []*task
-
-func (e earliest) Len() int           { return len(e) }
-func (e earliest) Less(i, j int) bool { return e[i].row.Action < e[j].row.Action }
-func (e earliest) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-
-// Push implements heap.Interface.
-func (e *earliest) Push(t any) { *e = append(*e, t.(*task)) }
-
-// Pop implements heap.Interface.
-func (e *earliest) Pop() any {
-	last := len(*e) - 1
-	t := (*e)[last]
-	(*e)[last] = nil
-	*e = (*e)[:last]
-	return t
-}
 
 // keep holds a row until it is due. Called under s.mu.
 func (s *server) keep(t *task) {
 	t.lane.held--
 	t.lane.early++
-	heap.Push(&s.early, t)
-	if s.early[0] == t {
+	at, _ := slices.BinarySearchFunc(s.early, t, func(a, b *task) int { return cmp.Compare(a.row.Action, b.row.Action) })
+	s.early = slices.Insert(s.early, at, t)
+	if at == 0 {
 		signal(s.sooner)
 	}
 }
@@ -61,9 +43,7 @@ func (s *server) startEarly() (wait time.Duration, some bool) {
 	now := s.nowMicro()
 	ready, back := make(map[*lane][]*task), []*task(nil)
 	s.mu.Lock()
-	for len(s.early) > 0 && s.early[0].row.Action*1000 <= now {
-		t := heap.Pop(&s.early).(*task)
-		t.lane.matured()
+	for _, t := range s.takeEarly(func(t *task) bool { return t.row.Action*1000 <= now }) {
 		if t.lane.rests() || s.fence(t.table()) != "" || s.needsClaim(t, now/1000) {
 			back = append(back, t)
 		} else {
@@ -86,27 +66,18 @@ func (s *server) startEarly() (wait time.Duration, some bool) {
 	return wait, some
 }
 
-// matured records that a row is no longer held for its time.
-func (l *lane) matured() {
-	l.early--
-	l.held++
-}
-
-// takeEarly removes the held rows that match and returns them. Each then counts as
+// takeEarly removes the held rows that match and returns them, the one that is due first in front. Each then counts as
 // loaded. Called under s.mu.
 func (s *server) takeEarly(match func(*task) bool) (taken []*task) {
-	kept := s.early[:0]
-	for _, t := range s.early {
-		if match(t) {
-			t.lane.matured()
+	s.early = slices.DeleteFunc(s.early, func(t *task) bool {
+		matches := match(t)
+		if matches {
+			t.lane.early--
+			t.lane.held++
 			taken = append(taken, t)
-		} else {
-			kept = append(kept, t)
 		}
-	}
-	clear(s.early[len(kept):])
-	s.early = kept
-	heap.Init(&s.early)
+		return matches
+	})
 	return taken
 }
 

@@ -222,14 +222,6 @@ func (k *kind) dismiss(w *worker, ended bool) {
 	}
 }
 
-// abandon takes back the slot of a worker that its target has ended.
-func (k *kind) abandon(w *worker) {
-	k.mu.Lock()
-	k.dismiss(w, true)
-	k.mu.Unlock()
-	k.pump()
-}
-
 // next takes the rows of one delivery, all of one lane, in turn over the
 // lanes. Where there are none it dismisses the worker.
 func (k *kind) next(w *worker) ([]*task, *rule) {
@@ -267,7 +259,9 @@ func (k *kind) expire() {
 	k.mu.Lock()
 	wait := k.rule.Load().timeout
 	for w := range k.workers {
-		left, delivering := w.left(now)
+		w.mu.Lock()
+		left, delivering := w.attempt.deadline.Sub(now), w.attempt.state == delivering
+		w.mu.Unlock()
 		switch {
 		case delivering && left <= 0:
 			over = append(over, w)
@@ -327,7 +321,12 @@ func (k *kind) allow(r *rule) bool {
 		return true
 	}
 	res.Cancel()
-	k.timer = time.AfterFunc(min(delay, recheck), k.rateAllows) // the peers may become fewer
+	k.timer = time.AfterFunc(min(delay, recheck), func() { // the peers may become fewer
+		k.mu.Lock()
+		k.timer = nil
+		k.mu.Unlock()
+		k.pump()
+	})
 	return false
 }
 
@@ -351,20 +350,13 @@ func (k *kind) notStarted(rows int) {
 	}
 }
 
-func (k *kind) rateAllows() {
-	k.mu.Lock()
-	k.timer = nil
-	k.mu.Unlock()
-	k.pump()
-}
-
 // wakeServers tells the loaders of all servers that there is room.
 func (k *kind) wakeServers() {
 	k.mu.Lock()
 	lanes := k.lanes
 	k.mu.Unlock()
 	for _, l := range lanes {
-		l.wake()
+		signal(l.server.wake)
 	}
 }
 

@@ -41,9 +41,6 @@ func newLane(k *kind, s *server, capacity int) *lane {
 	}
 }
 
-// wake tells the server's loaders to look again.
-func (l *lane) wake() { signal(l.server.wake) }
-
 func (l *lane) paused() bool { return l.kind.rule.Load().paused }
 
 // rests reports whether the lane has no demand: it is paused, or its target is away.

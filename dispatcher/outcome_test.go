@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,9 +62,9 @@ func TestEveryEndingIsBoundedAndNeverInThePast(t *testing.T) {
 	})
 }
 
-func TestFifoKeepsTheOrder(t *testing.T) {
+func TestReadyRowsKeepTheirOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var f fifo
+		var q ready
 		var model []*task
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			n := rapid.IntRange(0, 5).Draw(t, "n")
@@ -71,17 +72,16 @@ func TestFifoKeepsTheOrder(t *testing.T) {
 				for range n {
 					model = append(model, &task{})
 				}
-				f.push(model[len(model)-n:])
+				q.push(model[len(model)-n:], false)
 				continue
 			}
-			for i, got := range f.pop(n, nil) {
-				if got != model[i] {
-					t.Fatal("out of order")
-				}
+			n = min(n, len(model))
+			if got, _ := q.pop(&rule{batch: n}, 1, nil); !slices.Equal(got, model[:n]) {
+				t.Fatal("out of order")
 			}
-			model = model[min(n, len(model)):]
-			if f.len() != len(model) {
-				t.Fatalf("%d left, want %d", f.len(), len(model))
+			model = model[n:]
+			if q.len() != len(model) {
+				t.Fatalf("%d left, want %d", q.len(), len(model))
 			}
 		}
 	})

@@ -114,35 +114,21 @@ func (s *server) tellBeside(tasks []*task) {
 // tellOverruns logs the biz types with slots that are taken by deliveries over their
 // time-out.
 func (k *kind) tellOverruns(now time.Time) {
-	n, longest := k.overruns(now)
+	n, longest := 0, time.Duration(0)
+	k.mu.Lock()
+	for w := range k.workers {
+		w.mu.Lock()
+		if over := now.Sub(w.attempt.deadline); w.attempt.state == expired && over > slowReturn {
+			n++
+			longest = max(longest, over)
+		}
+		w.mu.Unlock()
+	}
+	k.mu.Unlock()
 	if n == 0 {
 		return
 	}
 	r := k.rule.Load()
 	k.limit.Of(k.d.cfg.Logger, "overrun").Warn("deliveries over their time-out have not returned: each holds a slot, and its task waits for one more time-out",
 		"biz_type", r.policy.Name, "deliveries", n, "concurrency", r.policy.Concurrency, "longest", longest.Round(time.Millisecond).String())
-}
-
-// overruns counts the deliveries that are over their time-out, and returns by how
-// much the longest is.
-func (k *kind) overruns(now time.Time) (n int, longest time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for w := range k.workers {
-		if over := w.over(now); over > slowReturn {
-			n++
-			longest = max(longest, over)
-		}
-	}
-	return n, longest
-}
-
-// over returns by how much the delivery in hand is over its time-out; 0 if it is not.
-func (w *worker) over(now time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.attempt.state != expired {
-		return 0
-	}
-	return now.Sub(w.attempt.deadline)
 }

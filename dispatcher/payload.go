@@ -118,7 +118,7 @@ func (d *Dispatcher) dropPayloads(tasks ...*task) {
 	}
 	if d.payloads.refused.Load() && d.payloads.refused.Swap(false) {
 		for _, s := range d.servers {
-			s.wakeAll()
+			signal(s.wake)
 		}
 	}
 }

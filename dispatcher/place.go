@@ -98,7 +98,16 @@ func (d *Dispatcher) lanes() (all []LaneReport, oldest time.Time) {
 	queued := make(map[*kind]int)
 	oldest = time.Now()
 	for _, s := range d.servers {
-		oldest = s.countLanes(queued, oldest)
+		s.mu.Lock()
+		for _, l := range s.order {
+			queued[l.kind] += l.queue.Len()
+		}
+		for _, t := range s.open {
+			if t.reported && t.reportedAt.Before(oldest) {
+				oldest = t.reportedAt
+			}
+		}
+		s.mu.Unlock()
 	}
 	all = []LaneReport{} // an empty list in JSON, not null
 	for _, k := range d.allKinds() {
@@ -108,22 +117,6 @@ func (d *Dispatcher) lanes() (all []LaneReport, oldest time.Time) {
 	}
 	slices.SortFunc(all, func(a, b LaneReport) int { return strings.Compare(a.BizType, b.BizType) })
 	return all, oldest
-}
-
-// countLanes adds the queued ids of each biz type, and returns the earlier of oldest and the time since which an outcome
-// of the server waits to be settled.
-func (s *server) countLanes(queued map[*kind]int, oldest time.Time) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.order {
-		queued[l.kind] += l.queue.Len()
-	}
-	for _, t := range s.open {
-		if t.reported && t.reportedAt.Before(oldest) {
-			oldest = t.reportedAt
-		}
-	}
-	return oldest
 }
 
 // report returns how many of the kind's slots are in use, and what keeps more from it.

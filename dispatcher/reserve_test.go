@@ -245,7 +245,7 @@ func TestRoomComesAgain(t *testing.T) {
 			func(r *rig, _ *calls) { r.servers[0].settler.unsettled.Add(settleBound) },
 			func(r *rig, _ *calls) {
 				r.servers[0].settler.unsettled.Add(-settleBound)
-				r.servers[0].wakeAll()
+				signal(r.servers[0].wake)
 			},
 		},
 		"the type is paused": {

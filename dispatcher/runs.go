@@ -198,7 +198,7 @@ func (s *server) refuse(t *task, reason string) {
 	s.d.dropPayloads(t)
 	t.lane.kind.metrics.end(tocsin.Skipped)
 	s.report([]result{{task: t, ending: ending{verb: tocsin.Skipped, reason: reason, run: s.unwanted(t, reason)}}})
-	t.lane.wake()
+	signal(s.wake)
 }
 
 // byRuns reports whether Runs settles the outcome: a run ends that others wait for, or that its schedule counts.

@@ -47,7 +47,7 @@ type server struct {
 	unsureUntil time.Time            // no row is held until then, as the estimate of the server's clock was ahead
 	lastClock   int64                // the server's, in ms, when a loader last looked for rows while it was known
 	lastAt      time.Time            // then, by this process's
-	early       earliest             // rows held until they are due
+	early       []*task              // rows held until they are due, the one that is due first in front
 	open        tasks                // in delivery or waiting to be settled
 	turns       map[uint64]time.Time // schedules of which a run is about to begin: zero; or that were locked: left alone until then
 	keys        map[key]*keyState    // with rows in hand, or a look to come
@@ -133,16 +133,11 @@ func (s *server) setLane(k *kind, capacity int) {
 	k.lanes = append(k.lanes, l)
 }
 
-// wakeAll tells all who wait for work, or for room, to look again.
-func (s *server) wakeAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.order {
-		l.wake()
-	}
-}
-
-func (s *server) offer(entries []duequeue.Entry) (refused []duequeue.Entry) {
+// Offer queues entries of a server and returns the refused ones: entries without a
+// lane, entries whose lane is full of nearer ones, entries that gave way to nearer
+// ones, and entries of tables that are not admitted.
+func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) (refused []duequeue.Entry) {
+	s := d.servers[server]
 	now := s.now()
 	s.mu.Lock()
 	for _, e := range entries {
@@ -182,7 +177,11 @@ func (s *server) types(roomy bool) []uint64 {
 	return types
 }
 
-func (s *server) lane(bizType uint64) (held, room int, open bool) {
+// Lane returns how many entries of a biz type a server's lane holds, queued or not
+// yet settled, and how many more it accepts. open is false if the type is paused or
+// can't be delivered here, or its target is away: then none of its entries start.
+func (d *Dispatcher) Lane(server int, bizType uint64) (held, room int, open bool) {
+	s := d.servers[server]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lanes[bizType]
@@ -191,20 +190,6 @@ func (s *server) lane(bizType uint64) (held, room int, open bool) {
 	}
 	held = l.queue.Len() + l.queue.InFlight() + l.looksToCome()
 	return held, l.queue.Room(), !l.rests()
-}
-
-func (s *server) addTo(st *Stats) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.order {
-		st.Queued += l.queue.Len()
-		st.Capacity += l.queue.Cap()
-		st.Loaded += l.held + l.early
-	}
-	st.Open += len(s.open)
-	st.Unsettled += int(s.settler.unsettled.Load())
-	st.Aside += s.settler.count()
-	st.Overrun += len(s.overruns)
 }
 
 // admitted reports whether rows of the table may start. Called under s.mu.

@@ -157,9 +157,8 @@ func (st *settler) settle(ctx context.Context, batch []result) {
 		return
 	}
 	if len(batch) > 1 && slices.ContainsFunc(batch, result.byRuns) {
-		ofRuns := func(r result) bool { return r.byRuns() }
-		others := slices.DeleteFunc(slices.Clone(batch), ofRuns)
-		runs := slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !ofRuns(r) })
+		others := slices.DeleteFunc(slices.Clone(batch), result.byRuns)
+		runs := slices.DeleteFunc(slices.Clone(batch), func(r result) bool { return !r.byRuns() })
 		st.settle(ctx, others)
 		st.settleRuns(ctx, runs)
 		return
@@ -210,33 +209,24 @@ func byTable(batch []result) [][]result {
 // settleAll writes the batch in one call, again and again while the server does
 // not answer. An error is one of the batch's own.
 func (st *settler) settleAll(ctx context.Context, batch []result) error {
-	outcomes := st.server.outcomes(batch)
-	fates, err := persist(ctx, st.server, "settle", mysql.Class.OfServer, func() ([]store.Fate, error) {
-		return st.settleOnce(ctx, batch, outcomes)
+	s := st.server
+	outcomes := make([]store.Outcome, len(batch))
+	s.mu.Lock()
+	for i, r := range batch {
+		outcomes[i] = r.outcome()
+	}
+	s.mu.Unlock()
+	fates, err := persist(ctx, s, "settle", mysql.Class.OfServer, func() ([]store.Fate, error) {
+		if batch[0].byRuns() { // these come one by one
+			return s.settleRun(ctx, batch[0], outcomes[0])
+		}
+		return s.d.cfg.Store.Settle(ctx, s.index, outcomes)
 	})
 	if err != nil {
 		return err
 	}
-	st.server.stored(batch, fates)
+	s.stored(batch, fates)
 	return nil
-}
-
-// settleOnce stores a batch. Those that Runs settles come one by one.
-func (st *settler) settleOnce(ctx context.Context, batch []result, outcomes []store.Outcome) ([]store.Fate, error) {
-	if batch[0].byRuns() {
-		return st.server.settleRun(ctx, batch[0], outcomes[0])
-	}
-	return st.server.d.cfg.Store.Settle(ctx, st.server.index, outcomes)
-}
-
-func (s *server) outcomes(batch []result) []store.Outcome {
-	outcomes := make([]store.Outcome, len(batch))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, r := range batch {
-		outcomes[i] = r.outcome()
-	}
-	return outcomes
 }
 
 // stored closes the books on results that the database has taken.
@@ -256,7 +246,7 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 	s.tellWaiters()
 	s.mu.Unlock()
 	if room {
-		s.wakeAll()
+		signal(s.wake)
 	}
 	if woken {
 		s.d.cfg.Woken(s.index)

@@ -29,7 +29,8 @@ type waiter struct {
 // returns, nothing starts any more under the former access; what is in delivery goes on (see Drain). Rows of an Owner start
 // without a claim while Config.LeaseOK says so for it, else each by a claim that the owner row fences.
 func (d *Dispatcher) Set(tables []int, as *duequeue.Access) {
-	for index, numbers := range d.byServer(tables) {
+	by := d.byServer(tables)
+	for index, numbers := range by {
 		if s := d.servers[index]; as != nil {
 			s.admit(numbers, as)
 		} else {
@@ -39,9 +40,8 @@ func (d *Dispatcher) Set(tables []int, as *duequeue.Access) {
 	if as != nil {
 		return
 	}
-	gone := d.setOf(tables)
 	for _, k := range d.allKinds() {
-		k.giveBack(k.takeReady(func(t *task) bool { return gone[t.table()] }))
+		k.giveBack(k.takeReady(func(t *task) bool { return by[t.lane.server.index][t.table()] }))
 	}
 }
 
@@ -116,14 +116,6 @@ func (d *Dispatcher) byServer(tables []int) map[int]set {
 	return m
 }
 
-func (d *Dispatcher) setOf(tables []int) set {
-	all := make(set, len(tables))
-	for _, n := range tables {
-		all[n] = true
-	}
-	return all
-}
-
 func (s *server) admit(numbers set, as *duequeue.Access) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,16 +165,11 @@ func (s *server) drain(ctx context.Context, numbers set) []int {
 			return nil
 		}
 	}
-	return s.tablesOf(left)
-}
-
-// tablesOf gives the tables of the open tasks that match.
-func (s *server) tablesOf(match func(*task) bool) []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := make(set)
 	for _, t := range s.open {
-		if match(t) {
+		if left(t) {
 			found[t.table()] = true
 		}
 	}
@@ -226,12 +213,10 @@ func (s *server) tellWaiters() {
 func (s *server) claimOpen(ctx context.Context, owner string, match func(*task) bool) error {
 	var failed error
 	for _, tasks := range s.markClaiming(match) {
-		for len(tasks) > 0 {
-			n := min(chunk, len(tasks))
-			if err := s.claimInDelivery(ctx, owner, tasks[:n]); err != nil {
+		for part := range slices.Chunk(tasks, chunk) {
+			if err := s.claimInDelivery(ctx, owner, part); err != nil {
 				failed = err
 			}
-			tasks = tasks[n:]
 		}
 	}
 	return failed

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -30,29 +29,24 @@ func (t *tally) count() int {
 	return t.n
 }
 
-// wait returns when the count is zero, or ctx's error.
-func (t *tally) wait(ctx context.Context) error {
+// endBy reports whether nothing is under way any more by then.
+func (t *tally) endBy(end time.Time) bool {
 	t.mu.Lock()
 	if t.n == 0 {
 		t.mu.Unlock()
-		return nil
+		return true
 	}
 	if t.zero == nil {
 		t.zero = make(chan struct{})
 	}
 	zero := t.zero
 	t.mu.Unlock()
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
 	select {
 	case <-zero:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+		return true
+	case <-timer.C:
+		return false
 	}
-}
-
-// endBy reports whether nothing is under way any more by then.
-func (t *tally) endBy(end time.Time) bool {
-	ctx, cancel := context.WithDeadline(context.Background(), end)
-	defer cancel()
-	return t.wait(ctx) == nil
 }

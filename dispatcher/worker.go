@@ -57,7 +57,10 @@ func (w *worker) work() {
 	idle := false
 	defer func() {
 		if !idle { // a target has ended the goroutine
-			k.abandon(w)
+			k.mu.Lock()
+			k.dismiss(w, true)
+			k.mu.Unlock()
+			k.pump()
 		}
 	}()
 	for {
@@ -165,13 +168,6 @@ func (w *worker) forget() {
 	clear(w.results)
 }
 
-// left is how long the attempt in hand may still take; false where there is none.
-func (w *worker) left(now time.Time) (time.Duration, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.attempt.deadline.Sub(now), w.attempt.state == delivering
-}
-
 // expire settles the attempt in hand before its target returned, if it is over
 // its time-out at now: as failed. The zero now is the end of the node, which is
 // not the task's fault: then it was never made.
@@ -189,8 +185,13 @@ func (w *worker) expire(now time.Time) {
 	defer close(through)
 	var alone []*task
 	alone, a.tasks = splitAlone(a.tasks)
-	if len(alone) > 0 && !now.IsZero() {
-		alone[0].lane.server.keepClaimed(alone)
+	if len(alone) > 0 && !now.IsZero() { // their claims are prolonged until their outcomes are reported
+		s := alone[0].lane.server
+		s.mu.Lock()
+		for _, t := range alone {
+			t.overtime = true
+		}
+		s.mu.Unlock()
 	}
 	w.kind.metrics.timeOut()
 	w.kind.judge(w, []error{nil}) // it was reached, or the sink would have said so in time
@@ -213,39 +214,35 @@ func (w *worker) timedOut(a attempt) error {
 	return fmt.Errorf("delivery timed out after %s", a.rule.timeout)
 }
 
-// late settles what a target returned after the time-out: successes of all, and failures of runs that stayed claimed until now.
+// late settles what a target returned after the time-out: successes of all, as what is done is done, and failures of runs
+// that stayed claimed until now. Other failures are settled already.
 func (w *worker) late(a attempt, errs []error) {
-	var alone, others attempt
-	var its, theirs []error
-	alone, others = a, a
-	alone.tasks, others.tasks = nil, nil
 	for i, t := range a.tasks {
 		if t.exclusive() && errs[i] != nil {
 			errs[i] = w.timedOut(a)
 		}
 	}
 	a.excuse(errs)
+	alone := a
+	alone.tasks = nil
+	var its []error
+	var done []result
+	var failed []*task
 	for i, t := range a.tasks {
-		if !t.exclusive() {
-			others.tasks, theirs = append(others.tasks, t), append(theirs, errs[i])
-			continue
+		switch {
+		case t.exclusive():
+			alone.tasks, its = append(alone.tasks, t), append(its, errs[i])
+		case errs[i] == nil:
+			done = append(done, result{task: t, ending: ending{verb: tocsin.Completed}, after: true})
+		default:
+			failed = append(failed, t)
 		}
-		alone.tasks, its = append(alone.tasks, t), append(its, errs[i])
 	}
-	if len(others.tasks) > 0 {
-		afterwards(others, theirs)
-	}
+	w.kind.note(a, done, time.Since(a.began))
+	a.server().report(done) // these count as returned once their outcomes are stored
+	a.server().returned(failed)
 	if len(alone.tasks) > 0 {
 		w.results = w.kind.end(alone, its, w.results[:0], true)
-	}
-}
-
-// keepClaimed has claims prolonged until the outcomes are reported.
-func (s *server) keepClaimed(tasks []*task) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range tasks {
-		t.overtime = true
 	}
 }
 
@@ -311,23 +308,6 @@ func (k *kind) observe(results []result, took time.Duration, timedOut bool) {
 		}
 		k.d.cfg.Observe(d)
 	}
-}
-
-// afterwards settles the successes of a target that returned after the
-// time-out: what is done is done. Its failures are settled already.
-func afterwards(a attempt, errs []error) {
-	var done []result
-	var failed []*task
-	for i, t := range a.tasks {
-		if errs[i] == nil {
-			done = append(done, result{task: t, ending: ending{verb: tocsin.Completed}, after: true})
-		} else {
-			failed = append(failed, t)
-		}
-	}
-	a.tasks[0].lane.kind.note(a, done, time.Since(a.began))
-	a.server().report(done) // these count as returned once their outcomes are stored
-	a.server().returned(failed)
 }
 
 // errExited fails the tasks of a target that did not return: it called
