@@ -129,7 +129,7 @@ func (k *kind) turned(before, now State, since time.Time, rest time.Duration, wh
 // clear gives back what is ready while the target is left alone, such as rows whose load or claim was under way.
 func (k *kind) clear() {
 	if k.breaker.rests.Load() {
-		k.giveBack(k.takeReady(func(*task) bool { return true }))
+		giveBack(k.takeReady(func(*task) bool { return true }))
 	}
 }
 

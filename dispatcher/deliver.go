@@ -37,9 +37,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	beside := s.beside(started)
 	s.mu.Unlock()
 	s.tellBeside(beside)
-	for _, t := range back {
-		s.giveBack(t)
-	}
+	giveBack(back)
 	if room {
 		signal(s.wake)
 	}
@@ -75,28 +73,31 @@ func (t *task) unripe(clock int64) bool {
 	return !t.claimed && t.row.Action*1000 > clock
 }
 
-// giveBack lets go of a held row that will not start. A claimed row becomes pending
+// giveBack lets go of loaded rows that will not start. A claimed row becomes pending
 // again; another one returns to its queue, or is forgotten with its table. A sweep
 // leaves the action time as it was, so that the next sweep finds the row at once. A
 // node sets it to now, since its next scan begins shortly before that.
-func (s *server) giveBack(t *task) {
-	s.mu.Lock()
-	t.lane.leave(t.loaded, time.Now())
-	switch {
-	case t.claimed:
-		s.open.add(t)
-	case s.admitted(t.table()):
-		t.lane.queue.Requeue(t.entry(t.row.Action))
-	default:
-		t.lane.queue.Done(t.row.JobID)
+func giveBack(tasks []*task) {
+	for _, t := range tasks {
+		s := t.lane.server
+		s.mu.Lock()
+		t.lane.leave(t.loaded, time.Now())
+		switch {
+		case t.claimed:
+			s.open.add(t)
+		case s.admitted(t.table()):
+			t.lane.queue.Requeue(t.entry(t.row.Action))
+		default:
+			t.lane.queue.Done(t.row.JobID)
+		}
+		s.mu.Unlock()
+		s.d.dropPayloads(t)
+		s.d.metrics.givenBack.Inc()
+		if t.claimed {
+			s.report([]result{s.back(t)})
+		}
+		signal(s.wake)
 	}
-	s.mu.Unlock()
-	s.d.dropPayloads(t)
-	s.d.metrics.givenBack.Inc()
-	if t.claimed {
-		s.report([]result{s.back(t)})
-	}
-	signal(s.wake)
 }
 
 // back is the outcome of a task whose delivery did not begin. A run keeps its time, as it may be missed by the time it begins. So do

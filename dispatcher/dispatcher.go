@@ -131,7 +131,7 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 		}
 		for _, k := range d.allKinds() {
 			timeout := k.rule.Load().timeout
-			k.giveBack(k.takeReady(func(t *task) bool { return t.tooOld(time.Now(), timeout) }))
+			giveBack(k.takeReady(func(t *task) bool { return t.tooOld(time.Now(), timeout) }))
 			k.tellOverruns(time.Now())
 		}
 		for _, s := range d.servers {
@@ -146,11 +146,11 @@ func (d *Dispatcher) stopStarts(end time.Time) {
 	d.phase.Store(stopping)
 	_ = d.takes.endBy(end)
 	for _, s := range d.servers {
-		s.giveBackEarly()
+		s.giveBackEarly(func(*task) bool { return true })
 	}
 	for _, k := range d.allKinds() {
 		k.stop()
-		k.giveBack(k.takeReady(func(*task) bool { return true }))
+		giveBack(k.takeReady(func(*task) bool { return true }))
 	}
 }
 

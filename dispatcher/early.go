@@ -60,9 +60,7 @@ func (s *server) startEarly() (wait time.Duration, some bool) {
 	for l, tasks := range ready {
 		l.kind.put(l, tasks)
 	}
-	for _, t := range back {
-		s.giveBack(t)
-	}
+	giveBack(back)
 	return wait, some
 }
 
@@ -81,12 +79,10 @@ func (s *server) takeEarly(match func(*task) bool) (taken []*task) {
 	return taken
 }
 
-// giveBackEarly returns all held rows to their queues.
-func (s *server) giveBackEarly() {
+// giveBackEarly returns the held rows that match to their queues.
+func (s *server) giveBackEarly(match func(*task) bool) {
 	s.mu.Lock()
-	taken := s.takeEarly(func(*task) bool { return true })
+	taken := s.takeEarly(match)
 	s.mu.Unlock()
-	for _, t := range taken {
-		s.giveBack(t)
-	}
+	giveBack(taken)
 }

@@ -371,11 +371,3 @@ func (k *kind) takeReady(match func(*task) bool) []*task {
 	k.waiting -= len(taken)
 	return taken
 }
-
-// giveBack returns loaded rows that will not start: claimed ones to the
-// database, the others to their queue.
-func (k *kind) giveBack(tasks []*task) {
-	for _, t := range tasks {
-		t.lane.server.giveBack(t)
-	}
-}

@@ -156,7 +156,7 @@ func (s *server) replaced(k *kind, ids []tocsin.JobID) {
 	for _, id := range ids {
 		gone[id] = store.Cancelled
 	}
-	k.giveBack(k.takeReady(func(t *task) bool { return gone[t.row.JobID] == store.Cancelled && t.lane.server == s }))
+	giveBack(k.takeReady(func(t *task) bool { return gone[t.row.JobID] == store.Cancelled && t.lane.server == s }))
 	for _, c := range s.inHand(func(*attempt) bool { return true }) {
 		c.callOff(gone)
 	}

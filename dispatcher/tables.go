@@ -41,7 +41,7 @@ func (d *Dispatcher) Set(tables []int, as *duequeue.Access) {
 		return
 	}
 	for _, k := range d.allKinds() {
-		k.giveBack(k.takeReady(func(t *task) bool { return by[t.lane.server.index][t.table()] }))
+		giveBack(k.takeReady(func(t *task) bool { return by[t.lane.server.index][t.table()] }))
 	}
 }
 
@@ -137,14 +137,11 @@ func (s *server) drop(numbers set) {
 	for n := range numbers {
 		s.known(n).admitted = false
 	}
-	held := s.takeEarly(func(t *task) bool { return numbers[t.table()] })
 	for _, l := range s.order {
 		l.queue.Drop(func(table int) bool { return numbers[table] })
 	}
 	s.mu.Unlock()
-	for _, t := range held {
-		s.giveBack(t)
-	}
+	s.giveBackEarly(func(t *task) bool { return numbers[t.table()] })
 }
 
 // drain returns the tables that are not drained when ctx ends.

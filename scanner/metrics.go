@@ -32,7 +32,11 @@ func (b *bellLag) Describe(to chan<- *prometheus.Desc) { to <- b.desc }
 // Collect sends a gauge for each server.
 func (b *bellLag) Collect(to chan<- prometheus.Metric) {
 	for _, sv := range b.servers {
-		to <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, sv.bellLag(time.Now()).Seconds(), sv.name)
+		lag := time.Duration(0)
+		if heard := sv.heard.Load(); heard != nil {
+			lag = max(time.Since(*heard), 0)
+		}
+		to <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, lag.Seconds(), sv.name)
 	}
 }
 

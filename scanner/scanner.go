@@ -49,7 +49,13 @@ func (s *Scanner) Run(ctx context.Context) error {
 // Set does not wait for a statement that is under way, perhaps on a server that hangs: what that finds is thrown away. Calls
 // for the same table must not overlap.
 func (s *Scanner) Set(tables []int, as *duequeue.Access) {
-	for i, mine := range s.split(tables) {
+	by := make([][]int, len(s.servers))
+	for _, t := range tables {
+		if i := s.cfg.Store.ServerOf(t); i >= 0 {
+			by[i] = append(by[i], t)
+		}
+	}
+	for i, mine := range by {
 		if len(mine) > 0 {
 			s.servers[i].set(mine, as)
 		}
@@ -59,14 +65,3 @@ func (s *Scanner) Set(tables []int, as *duequeue.Access) {
 // Wake says that the intake has room again for entries of a server that it refused, or demand again for whole rows. It never
 // blocks.
 func (s *Scanner) Wake(server int) { s.servers[server].look() }
-
-// split sorts the tables by server.
-func (s *Scanner) split(tables []int) [][]int {
-	by := make([][]int, len(s.servers))
-	for _, t := range tables {
-		if i := s.cfg.Store.ServerOf(t); i >= 0 {
-			by[i] = append(by[i], t)
-		}
-	}
-	return by
-}

@@ -60,14 +60,6 @@ func newServer(cfg Config, index int, name string, m *metrics) *server {
 // heardAt notes that all doorbells have been read.
 func (sv *server) heardAt(now time.Time) { sv.heard.Store(&now) }
 
-// bellLag returns how long ago that was.
-func (sv *server) bellLag(now time.Time) time.Duration {
-	if heard := sv.heard.Load(); heard != nil {
-		return max(now.Sub(*heard), 0)
-	}
-	return 0
-}
-
 // look wakes the scan loop, which finds out by itself what has changed.
 func (sv *server) look() {
 	select {

@@ -51,18 +51,11 @@ func (w *window) next(now time.Time) store.Unheard {
 	if len(old) > 0 {
 		w.round = old[len(old)-1].high
 	}
-	return store.Unheard{After: w.high, Missing: spans(old, fresh)}
-}
-
-func spans(old, fresh []gap) []store.Span {
-	var all []store.Span
-	for _, g := range old {
-		all = append(all, store.Span{Low: g.low, High: g.high})
+	var missing []store.Span
+	for _, g := range slices.Concat(old, fresh) {
+		missing = append(missing, store.Span{Low: g.low, High: g.high})
 	}
-	for _, g := range fresh {
-		all = append(all, store.Span{Low: g.low, High: g.high})
-	}
-	return all
+	return store.Unheard{After: w.high, Missing: missing}
 }
 
 // forget gives gaps up that are older than any commit may take.
