@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -41,62 +40,6 @@ func TestDeliversOnTimeAndNeverEarly(t *testing.T) {
 			t.Errorf("%d early, %d late", early.Load(), late.Load())
 		}
 	})
-}
-
-func TestOutcomes(t *testing.T) {
-	cases := map[string]struct {
-		handler handler
-		status  tocsin.Status
-		calls   int32
-		tries   int
-		reason  string
-		next    time.Duration // of a pending row, from the first delivery
-	}{
-		"nil completes": {
-			handler: succeeds,
-			status:  tocsin.Done, calls: 1,
-		},
-		"an error retries by the ladder": {
-			handler: func(context.Context, tocsin.Info) error { return errors.New("no answer") },
-			status:  tocsin.Pending, calls: 2, tries: 2, reason: "no answer", next: 6 * time.Second,
-		},
-		"Bury gives up at once": {
-			handler: func(context.Context, tocsin.Info) error { return tocsin.Bury(errors.New("no such order")) },
-			status:  tocsin.Dead, calls: 1, tries: 1, reason: "no such order",
-		},
-		"RetryIn says when": {
-			handler: func(context.Context, tocsin.Info) error { return tocsin.RetryIn(time.Hour, errors.New("busy")) },
-			status:  tocsin.Pending, calls: 1, tries: 1, reason: "busy", next: time.Hour,
-		},
-		"Snooze counts no attempt": {
-			handler: func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) },
-			status:  tocsin.Pending, calls: 1, next: time.Hour,
-		},
-		"a panic is a failed attempt": {
-			handler: func(context.Context, tocsin.Info) error { panic("nil order") },
-			status:  tocsin.Pending, calls: 2, tries: 2, reason: "panic: nil order", next: 6 * time.Second,
-		},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			var calls atomic.Int32
-			inBubble(t, policy("order.close", 1), func(ctx context.Context, task tocsin.Info) error {
-				calls.Add(1)
-				return c.handler(ctx, task)
-			}, func(r *rig) {
-				began := time.Now()
-				id := r.add(0, 1, 0)
-				pass(5 * time.Second)
-				row := r.store.row(id)
-				if row.Status != c.status || calls.Load() != c.calls || row.Attempts != c.tries || row.LastError != c.reason {
-					t.Errorf("got %s after %d calls, %d attempts, %q", row.Status, calls.Load(), row.Attempts, row.LastError)
-				}
-				if c.next != 0 && !near(time.UnixMilli(row.Action).Sub(began), c.next) {
-					t.Errorf("next after %s, want %s", time.UnixMilli(row.Action).Sub(began), c.next)
-				}
-			})
-		})
-	}
 }
 
 // near allows for the steps in which a row is loaded and settled.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -97,52 +96,6 @@ func TestATaskRescheduledInFlightIsDeliveredAgainAtOnce(t *testing.T) {
 		}
 		pass(time.Second)
 		r.status(id, tocsin.Done)
-	})
-}
-
-func TestAHandlerThatEndsItsGoroutineFailsItsTaskOnly(t *testing.T) {
-	var calls atomic.Int32
-	p := policy("order.close", 1)
-	p.Concurrency = 1
-	inBubble(t, p, func(context.Context, tocsin.Info) error {
-		if calls.Add(1) <= 3 {
-			runtime.Goexit()
-		}
-		return nil
-	}, func(r *rig) {
-		ids := []tocsin.JobID{r.add(0, 1, 0), r.add(0, 1, 0), r.add(0, 1, 0), r.add(0, 1, 0)}
-		pass(time.Second)
-		failed := 0
-		for _, id := range ids {
-			if row := r.store.row(id); row.Attempts == 1 && row.LastError == errExited.Error() {
-				failed++
-			}
-		}
-		if failed != 3 {
-			t.Errorf("%d failed attempts, want 3", failed)
-		}
-		pass(10 * time.Second)
-		for _, id := range ids {
-			r.status(id, tocsin.Done)
-		}
-	})
-}
-
-// unreadable is an error whose nil pointer has no text.
-type unreadable struct{ text string }
-
-func (u *unreadable) Error() string { return u.text }
-
-func TestAnErrorThatPanicsFailsItsTaskOnly(t *testing.T) {
-	inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error {
-		var none *unreadable
-		return none
-	}, func(r *rig) {
-		id := r.add(0, 1, 0)
-		pass(time.Second)
-		if row := r.store.row(id); row.Attempts != 1 || row.LastError == "" {
-			t.Errorf("%d attempts, %q", row.Attempts, row.LastError)
-		}
 	})
 }
 

@@ -3,8 +3,6 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,49 +20,6 @@ func inBubbleLogged(t *testing.T, p biztype.Policy, target handler, f func(*rig,
 	t.Helper()
 	var log devtest.Log
 	inBubbleWith(t, p, target, func(c *Config) { c.Logger = log.Logger() }, func(r *rig) { f(r, &log) })
-}
-
-func TestAttemptsThatFailAreLogged(t *testing.T) {
-	last := policy("order.close", 1)
-	last.Attempts = 1
-	for name, c := range map[string]struct {
-		policy  biztype.Policy
-		handler handler
-		want    []string // level and message of each line
-		reason  string   // "": not checked, as it depends on chance or there is none
-		key     any      // the task's BizKey; nil: it has none
-	}{
-		"a success":  {policy("order.close", 1), succeeds, nil, "", nil},
-		"a snooze":   {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) }, nil, "", nil},
-		"an error":   {policy("order.close", 1), func(context.Context, tocsin.Info) error { return errors.New("no stock") }, []string{"warn delivery failed"}, "no stock", "ord_1"},
-		"Bury":       {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Bury(errors.New("no order")) }, []string{"error delivery failed for good: the task is dead"}, "no order", "ord_1"},
-		"the last":   {last, func(context.Context, tocsin.Info) error { return errors.New("no stock") }, []string{"error delivery failed for good: the task is dead"}, "no stock", nil},
-		"a time-out": {policy("order.close", 1), func(ctx context.Context, _ tocsin.Info) error { <-ctx.Done(); return errors.New("too slow") }, []string{"warn delivery timed out"}, "", nil},
-		"a panic":    {policy("order.close", 1), func(context.Context, tocsin.Info) error { panic("nil order") }, []string{"error handler panicked", "warn delivery failed"}, "panic: nil order", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubbleLogged(t, c.policy, c.handler, func(r *rig, log *devtest.Log) {
-				id := r.insert(0, 1, 0)
-				r.store.change(id, func(row *store.Row) { row.BizKey, _ = c.key.(string) })
-				r.offer(id)
-				pass(2500 * time.Millisecond)
-				var got []string
-				for _, line := range log.Lines() {
-					got = append(got, fmt.Sprint(line["level"], " ", line["message"]))
-				}
-				if !slices.Equal(got, c.want) {
-					t.Errorf("logged %q, want %q", got, c.want)
-				}
-				if len(got) == 0 {
-					return
-				}
-				line := log.Lines()[len(got)-1]
-				if line["biz_type"] != "order.close" || line["job_id"] != id.String() || line["attempt"] != 1.0 || line["biz_key"] != c.key || c.reason != "" && line["error"] != c.reason {
-					t.Errorf("logged %v", line)
-				}
-			})
-		})
-	}
 }
 
 func TestASuccessMakesNoLogLine(t *testing.T) {

@@ -2,8 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -13,12 +11,6 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/store"
 )
-
-// callback is an error of a sink that tells its cause.
-type callback string
-
-func (callback) Error() string          { return "no" }
-func (c callback) FailureCause() string { return string(c) }
 
 // read returns the counters and gauges whose name begins with the prefix, by name and labels; those of 0 are left out.
 func (r *rig) read(prefix string) map[string]float64 {
@@ -45,42 +37,6 @@ func (r *rig) read(prefix string) map[string]float64 {
 	return all
 }
 
-func TestFailuresAreCountedByCause(t *testing.T) {
-	last := policy("order.close", 1)
-	last.Attempts = 1
-	for name, c := range map[string]struct {
-		policy  biztype.Policy
-		handler handler
-		want    string // cause; "": none is counted
-	}{
-		"an error":                    {last, func(context.Context, tocsin.Info) error { return errors.New("no stock") }, "error"},
-		"an error that is buried":     {policy("order.close", 1), func(context.Context, tocsin.Info) error { return tocsin.Bury(callback("status_4xx")) }, "status_4xx"},
-		"a panic":                     {last, func(context.Context, tocsin.Info) error { panic("nil order") }, "panic"},
-		"a time-out of the handler":   {last, func(ctx context.Context, _ tocsin.Info) error { <-ctx.Done(); return ctx.Err() }, "timeout"},
-		"a handler without an ear":    {last, func(context.Context, tocsin.Info) error { time.Sleep(3 * time.Second); return errors.New("late") }, "timeout"},
-		"a refused address":           {last, func(context.Context, tocsin.Info) error { return fmt.Errorf("x: %w", callback("refused_address")) }, "refused_address"},
-		"nobody there":                {last, func(context.Context, tocsin.Info) error { return callback("unreachable") }, "unreachable"},
-		"a server error, later again": {last, func(context.Context, tocsin.Info) error { return tocsin.RetryIn(time.Hour, callback("status_5xx")) }, "status_5xx"},
-		"a cause that nobody knows":   {last, func(context.Context, tocsin.Info) error { return callback("moon phase") }, "error"},
-		"a snooze":                    {last, func(context.Context, tocsin.Info) error { return tocsin.Snooze(time.Hour) }, ""},
-		"a success":                   {last, succeeds, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, c.policy, c.handler, func(r *rig) {
-				r.add(0, 1, 0)
-				pass(5 * time.Second)
-				want := map[string]float64{}
-				if c.want != "" {
-					want[" order.close "+c.want] = 1
-				}
-				if got := r.read("failures_total"); !maps.Equal(got, want) {
-					t.Errorf("got %v, want %v", got, want)
-				}
-			})
-		})
-	}
-}
-
 func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
 	inBubble(t, policy("order.close", 1), succeeds, func(r *rig) {
 		crashed := r.add(0, 1, time.Minute)
@@ -88,21 +44,6 @@ func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
 		r.add(0, 1, time.Minute)
 		pass(2 * time.Minute)
 		if got := r.read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" crashed": 1}) {
-			t.Errorf("got %v", got)
-		}
-	})
-}
-
-func TestOutcomesOfTasksThatAnotherHasSettledAreSecondDeliveries(t *testing.T) {
-	var r *rig
-	inBubble(t, policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
-		r.store.change(task.JobID, func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Claimed, "sweeper" })
-		return errors.New("too slow")
-	}, func(of *rig) {
-		r = of
-		r.add(0, 1, 0)
-		pass(time.Second)
-		if got := r.read("second_deliveries_total"); !maps.Equal(got, map[string]float64{" elsewhere": 1}) {
 			t.Errorf("got %v", got)
 		}
 	})

@@ -61,51 +61,6 @@ func recorded(t *testing.T, p biztype.Policy, sink Sink, f func(*rig, *book)) {
 	})
 }
 
-func TestEachAttemptLeavesARun(t *testing.T) {
-	say := func(text string, err error) handler {
-		return func(ctx context.Context, _ tocsin.Info) error {
-			tocsin.Output(ctx, text)
-			return err
-		}
-	}
-	for name, c := range map[string]struct {
-		handler handler
-		change  func(*store.Row) // of the row, in flight
-		want    []string
-	}{
-		"a success":                {say("sent", nil), nil, []string{"1 completed: sent"}},
-		"a success without output": {say("", nil), nil, []string{"1 completed: "}},
-		"failures tell why":        {say("", errors.New("no answer")), nil, []string{"1 retried: no answer", "2 retried: no answer"}},
-		"failures with output":     {say("tried 3 hosts", errors.New("no answer")), nil, []string{"1 retried: no answer\ntried 3 hosts", "2 retried: no answer\ntried 3 hosts"}},
-		"given up":                 {say("", tocsin.Bury(errors.New("no such order"))), nil, []string{"1 buried: no such order"}},
-		"put off":                  {say("not yet", tocsin.Snooze(time.Hour)), nil, []string{"1 snoozed: not yet"}},
-		"a panic":                  {func(context.Context, tocsin.Info) error { panic("nil order") }, nil, []string{"1 retried: panic: nil order", "2 retried: panic: nil order"}},
-		"cancelled in flight":      {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Cancelled }, []string{"1 cancelled: sent"}},
-		"rescheduled in flight":    {say("sent", nil), func(row *store.Row) { row.Version, row.Action = row.Version+1, row.Action+hourMilli }, []string{"1 rescheduled: sent"}},
-		"settled by another":       {say("sent", nil), func(row *store.Row) { row.Status = tocsin.Done }, []string{"1 lost: sent"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			slow := handler(func(ctx context.Context, task tocsin.Info) error {
-				time.Sleep(time.Second)
-				return c.handler(ctx, task)
-			})
-			recorded(t, kept(policy("order.close", 1)), slow, func(r *rig, b *book) {
-				id := r.add(0, 1, 0)
-				pass(500 * time.Millisecond)
-				if c.change != nil {
-					r.store.change(id, c.change)
-				}
-				pass(5 * time.Second)
-				if got := b.lines(); !slices.Equal(got, c.want) {
-					t.Errorf("%q, want %q", got, c.want)
-				}
-			})
-		})
-	}
-}
-
-const hourMilli = int64(time.Hour / time.Millisecond)
-
 func TestARunSaysWhenAndHowLong(t *testing.T) {
 	sink := handler(func(context.Context, tocsin.Info) error {
 		time.Sleep(700 * time.Millisecond)
