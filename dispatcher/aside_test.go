@@ -112,51 +112,53 @@ func (r *rig) undone(ids []tocsin.JobID) (n int) {
 // An outcome that was set aside is retried by itself: in a batch it would make the
 // batch fail every time.
 func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
-	for name, lock := range map[string]bool{"refused": false, "locked": true} {
-		t.Run(name, func(t *testing.T) {
-			withSick(t, func(r *rig, s *sick) {
-				all := r.inserts(100)
-				if lock {
-					all = all[50:51] // to find it among others takes as many waits
-				}
-				culprit := all[len(all)/2]
-				is := func(id tocsin.JobID) bool { return id == culprit }
-				if s.set(nil, is); lock {
-					s.set(is, nil)
-				}
-				for _, id := range all {
-					r.offer(id)
-				}
-				if pass(100 * time.Millisecond); !lock && (r.undone(all) != 1 || r.Stats().Aside != 1) {
-					t.Errorf("%d are not stored with the one that is refused: %+v", r.undone(all), r.Stats())
-				}
-				pass(3 * time.Second)
-				s.failed()
-				for range 20 {
-					var ids []tocsin.JobID
-					for i := range 50 {
-						ids = append(ids, r.add(i%rigTables, 1, 0))
-					}
-					pass(500 * time.Millisecond)
-					if n := r.undone(ids); n > 0 {
-						t.Errorf("%d healthy outcomes are not stored", n)
-					}
-				}
-				tries := s.failed()
-				for _, ids := range tries {
-					if len(ids) > 1 {
-						t.Errorf("it was tried with %d others", len(ids)-1)
-					}
-				}
-				if (len(tries) == 0) != lock {
-					t.Errorf("it was tried %d times: what is locked is not, what is refused is", len(tries))
-				}
-				s.set(nil, nil)
-				pass(20 * time.Second)
-				r.status(culprit, tocsin.Done)
-			})
-		})
-	}
+	withSick(t, func(r *rig, s *sick) {
+		all := r.inserts(100)
+		culprit := all[len(all)/2]
+		s.set(nil, func(id tocsin.JobID) bool { return id == culprit })
+		for _, id := range all {
+			r.offer(id)
+		}
+		if pass(100 * time.Millisecond); r.undone(all) != 1 || r.Stats().Aside != 1 {
+			t.Errorf("%d are not stored with the one that is refused: %+v", r.undone(all), r.Stats())
+		}
+		pass(3 * time.Second)
+		s.failed()
+		for range 20 {
+			var ids []tocsin.JobID
+			for i := range 50 {
+				ids = append(ids, r.add(i%rigTables, 1, 0))
+			}
+			pass(500 * time.Millisecond)
+			if n := r.undone(ids); n > 0 {
+				t.Errorf("%d healthy outcomes are not stored", n)
+			}
+		}
+		tries := s.failed()
+		if len(tries) == 0 {
+			t.Error("it was not tried again")
+		}
+		for _, ids := range tries {
+			if len(ids) > 1 {
+				t.Errorf("it was tried with %d others", len(ids)-1)
+			}
+		}
+		s.set(nil, nil)
+		pass(20 * time.Second)
+		r.status(culprit, tocsin.Done)
+	})
+}
+
+func TestTheEndOfRunWaitsForALock(t *testing.T) {
+	withSick(t, func(r *rig, s *sick) {
+		until := time.Now().Add(5 * time.Second)
+		s.set(func(tocsin.JobID) bool { return time.Now().Before(until) }, nil)
+		id := r.add(0, 1, 0)
+		pass(100 * time.Millisecond)
+		r.stop()
+		pass(time.Minute)
+		r.status(id, tocsin.Done)
+	})
 }
 
 // Locked rows delay the other rows of their table only for as long as it takes to

@@ -100,6 +100,10 @@ func TestWhileTheTargetIsAwayItsTasksWaitAndUseNoAttempt(t *testing.T) {
 				if n := g.calls.Load(); n < breakAfter || n > breakAfter+8 {
 					t.Errorf("%d deliveries until it opened", n)
 				}
+				breaks, missed, state := r.read("breaks"), r.read("not_reached"), r.read("lane_state")
+				if breaks["_total order.close away"] != 1 || missed["_total order.close"] < breakAfter || state[" order.close"] != stateValues[Away] {
+					t.Errorf("breaks %v, not reached %v, state %v", breaks, missed, state)
+				}
 				calls, statements := g.calls.Load(), r.statements()
 				pass(59 * time.Second) // probes after 1, 3, 7, 15 and 31 s
 				if n := g.calls.Load() - calls; n != 5 {
@@ -109,6 +113,9 @@ func TestWhileTheTargetIsAwayItsTasksWaitAndUseNoAttempt(t *testing.T) {
 					t.Errorf("%d statements in a minute", n)
 				}
 				r.untouched(ids)
+				if failed := r.read("failures"); len(failed) > 0 {
+					t.Errorf("failed attempts: %v", failed)
+				}
 				calls = g.calls.Load()
 				g.fail(nil)
 				pass(2 * time.Second) // the probe after 61 s
@@ -278,26 +285,6 @@ func TestASweepLeavesTasksWhoseTargetIsAway(t *testing.T) {
 		r.untouched(ids)
 		if after := r.store.row(ids[0]).Action; after != before {
 			t.Errorf("the action time moved by %d ms", after-before)
-		}
-	})
-}
-
-func TestABreakerTellsItsMetrics(t *testing.T) {
-	p := policy("order.close", 1)
-	var g target
-	g.fail(absent{})
-	inBubbleWith(t, p, &g, nil, func(r *rig) {
-		r.dueNow(100)
-		pass(10 * time.Second)
-		breaks, state := r.read("breaks"), r.read("lane_state")
-		if breaks["_total order.close away"] != 1 || state[" order.close"] != stateValues[Away] {
-			t.Errorf("breaks %v, state %v", breaks, state)
-		}
-		if n := r.read("not_reached")["_total order.close"]; n < breakAfter {
-			t.Errorf("%v deliveries did not reach it: %v", n, r.read("not_reached"))
-		}
-		for name, n := range r.read("failures") {
-			t.Errorf("a failed attempt: %s %v", name, n)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -113,7 +114,7 @@ func TestTheEndOfRunDoesNotWaitForAClaimInDoubt(t *testing.T) {
 }
 
 // When a table is given up, rows in delivery are claimed. If the answer to that claim
-// is lost, the outcome is settled all the same, with the claim or without it.
+// is lost, the outcome is settled all the same, with the claim or without it. Though it may be settled twice, it leaves one run.
 func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 	cases := map[string]struct {
 		away   time.Duration
@@ -127,10 +128,10 @@ func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error {
+			recorded(t, kept(policy("order.close", 1)), handler(func(context.Context, tocsin.Info) error {
 				time.Sleep(1900 * time.Millisecond)
 				return errors.New("no route")
-			}, func(r *rig) {
+			}), func(r *rig, b *book) {
 				id := r.add(0, 1, 0)
 				pass(time.Millisecond)
 				lost := r.loseCommits(c.away, c.undone)
@@ -147,6 +148,9 @@ func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 				}
 				if left := r.Stats().Unsettled; left != 0 {
 					t.Errorf("%d outcomes are not stored", left)
+				}
+				if got := b.lines(); !slices.Equal(got, []string{"1 retried: no route"}) {
+					t.Errorf("history %q", got)
 				}
 			})
 		})

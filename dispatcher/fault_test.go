@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/store"
@@ -153,39 +151,6 @@ func TestADrainNamesTheTablesThatAreStuck(t *testing.T) {
 		if err := r.Drain(context.Background(), []int{0}); err != nil {
 			t.Error(err)
 		}
-	})
-}
-
-// lockedForWrites is memory whose rows can't be settled until a time.
-type lockedForWrites struct {
-	*memory
-	until time.Time
-}
-
-func (l *lockedForWrites) Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error) {
-	if time.Now().Before(l.until) {
-		time.Sleep(time.Second)
-		return nil, &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
-	}
-	return l.memory.Settle(ctx, server, outcomes)
-}
-
-func (l *lockedForWrites) Locked(_ context.Context, _ int, ids []tocsin.JobID) (store.Locks, error) {
-	locks := store.Locks{Rows: map[tocsin.JobID]bool{}}
-	for _, id := range ids {
-		locks.Rows[id] = time.Now().Before(l.until)
-	}
-	return locks, nil
-}
-
-func TestTheEndOfRunWaitsForALock(t *testing.T) {
-	adapt := func(c *Config) { c.Store = &lockedForWrites{c.Store.(*memory), time.Now().Add(5 * time.Second)} }
-	inBubbleWith(t, policy("order.close", 1), handler(succeeds), adapt, func(r *rig) {
-		id := r.add(0, 1, 0)
-		pass(100 * time.Millisecond)
-		r.stop()
-		pass(time.Minute)
-		r.status(id, tocsin.Done)
 	})
 }
 

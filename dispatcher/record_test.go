@@ -103,30 +103,6 @@ func TestATimeoutAndTheLateSuccessAreTwoRuns(t *testing.T) {
 	})
 }
 
-func TestADeliveryThatIsCutOffLeavesARun(t *testing.T) {
-	p := kept(policy("order.close", 1))
-	p.Timeout = biztype.Duration(time.Hour)
-	sink := handler(func(ctx context.Context, _ tocsin.Info) error {
-		tocsin.Output(ctx, "half")
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	var b *book
-	inBubbleWith(t, p, sink, func(cfg *Config) {
-		b = &book{}
-		cfg.Record, cfg.DrainTimeout = b.record, time.Second
-	}, func(r *rig) {
-		r.add(0, 1, 0)
-		pass(time.Second)
-		r.stop()
-		err := <-r.ended
-		r.ended <- err // for finish
-		if got := b.lines(); !slices.Equal(got, []string{"1 cut_off: half"}) {
-			t.Errorf("%q, %v", got, err)
-		}
-	})
-}
-
 func TestABatchGivesAnOutputToEachTaskOrToAll(t *testing.T) {
 	sink := batchHandler(func(ctx context.Context, tasks []tocsin.Info) []error {
 		tocsin.Output(ctx, fmt.Sprintf("one of %d", len(tasks)))
@@ -183,27 +159,6 @@ func TestALongOutputIsCutWithItsReason(t *testing.T) {
 		pass(time.Second)
 		if runs := b.all(); len(runs) != 1 || runs[0].Output != "no answer\n"+strings.Repeat("é", tocsin.MaxOutput-10) {
 			t.Errorf("%+v", runs)
-		}
-	})
-}
-
-// An outcome whose row was claimed by a claim without an answer is settled twice.
-func TestAnOutcomeThatIsSettledTwiceLeavesOneRun(t *testing.T) {
-	sink := handler(func(context.Context, tocsin.Info) error {
-		time.Sleep(1900 * time.Millisecond)
-		return errors.New("no route")
-	})
-	recorded(t, kept(policy("order.close", 1)), sink, func(r *rig, b *book) {
-		r.add(0, 1, 0)
-		pass(time.Millisecond)
-		r.loseCommits(30*time.Second, false)
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		r.Set([]int{0}, nil)
-		_ = r.Drain(ctx, []int{0}) // the server is away
-		pass(40 * time.Second)
-		if got := b.lines(); !slices.Equal(got, []string{"1 retried: no route"}) {
-			t.Errorf("%q", got)
 		}
 	})
 }

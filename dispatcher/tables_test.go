@@ -88,30 +88,6 @@ func TestTheEndOfRunWaitsForDeliveries(t *testing.T) {
 	})
 }
 
-func TestTheEndOfRunCountsNoAttemptAgainstATask(t *testing.T) {
-	sinks := map[string]Sink{"order.close": handler(func(ctx context.Context, _ tocsin.Info) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})}
-	p := policy("order.close", 1)
-	p.Timeout = biztype.Duration(time.Hour)
-	inBubbleOf(t, []biztype.Policy{p}, sinks, func(c *Config) { c.DrainTimeout = 3 * time.Second }, func(r *rig) {
-		id := r.add(0, 1, 0)
-		pass(time.Second)
-		r.stop()
-		pass(10 * time.Second)
-		if again, failed := r.read("second_deliveries_total"), r.read("failures_total"); again[" cut_off"] != 1 || len(failed) > 0 {
-			t.Errorf("it counts as a second delivery %v, as a failure %v", again, failed)
-		}
-		if row := r.store.row(id); row.Attempts != 0 || row.Status != tocsin.Pending {
-			t.Errorf("%s after %d attempts", row.Status, row.Attempts)
-		}
-		if _, n := r.store.counts(store.Stored); n != 1 {
-			t.Errorf("%d outcomes stored, want 1", n)
-		}
-	})
-}
-
 // An outcome that was refused for minutes is next tried in a minute, but at once if
 // its table is admitted again: its fault may have been mended.
 func TestWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
@@ -125,39 +101,6 @@ func TestWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
 		r.Set([]int{0}, &duequeue.Access{Owner: "me", Unclean: true})
 		pass(2 * time.Second)
 		r.status(id, tocsin.Done)
-	})
-}
-
-func TestASweepClaimsEveryRowAndHearsOfIt(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Concurrency = 2
-	var done, back atomic.Int32
-	adapt := func(c *Config) {
-		c.ClaimAll, c.SweepGrace = true, time.Nanosecond
-		c.Settled = func(s Settlement) {
-			switch {
-			case s.Fate == store.Stored && s.Verb == tocsin.Completed && !s.Undone:
-				done.Add(1)
-			case s.Fate == store.Stored && s.Verb == tocsin.Snoozed && s.Undone:
-				back.Add(1)
-			}
-		}
-	}
-	inBubbleWith(t, p, handler(func(context.Context, tocsin.Info) error { time.Sleep(time.Second); return nil }), adapt, func(r *rig) {
-		for range 10 {
-			r.add(0, 1, 0)
-		}
-		pass(3500 * time.Millisecond)
-		r.stop()
-		pass(2 * time.Second)
-		if claims, _ := r.store.counts(store.Stored); done.Load() != 8 || claims != int(done.Load()+back.Load()) {
-			t.Errorf("%d claimed, %d done, %d given back", claims, done.Load(), back.Load())
-		}
-		for id := range r.store.rows {
-			if row := r.store.row(id); row.Status == tocsin.Claimed || row.Attempts != 0 {
-				t.Errorf("%s after %d attempts", row.Status, row.Attempts)
-			}
-		}
 	})
 }
 
