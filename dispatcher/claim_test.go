@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ func TestClaimsFirst(t *testing.T) {
 		adapt   func(*biztype.Policy)
 		row     func(*store.Row)
 		unclean bool
+		lost    bool // the lease can't be proven
 		overdue time.Duration
 		claims  int
 	}{
@@ -30,30 +32,43 @@ func TestClaimsFirst(t *testing.T) {
 		"a row that ended a process":     {row: func(row *store.Row) { row.Crashes = 1 }, claims: 1},
 		"overdue after an unclean end":   {unclean: true, overdue: 5 * time.Second, claims: 1},
 		"not in time after one, though":  {unclean: true, claims: 0},
+		"without a lease":                {lost: true, claims: 1},
 		"a row that somebody has by now": {overdue: 55 * time.Second, row: func(row *store.Row) { row.Status = tocsin.Claimed }},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			p := policy("order.close", 1)
-			if c.adapt != nil {
-				c.adapt(&p)
-			}
-			inBubble(t, p, succeeds, func(r *rig) {
-				r.Set([]int{0}, &duequeue.Access{Owner: "me", Unclean: c.unclean})
-				id := r.insert(0, 1, -c.overdue)
-				if c.row != nil {
-					r.store.change(id, c.row)
+		for how, whole := range map[string]bool{"": false, ", read whole": true} {
+			t.Run(name+how, func(t *testing.T) {
+				p := policy("order.close", 1)
+				if c.adapt != nil {
+					c.adapt(&p)
 				}
-				r.offer(id)
-				pass(time.Second)
-				if n, _ := r.store.counts(store.Stored); n != c.claims {
-					t.Errorf("%d claims, want %d", n, c.claims)
-				}
-				if c.claims > 0 {
-					r.status(id, tocsin.Done)
-				}
+				lease := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return !c.lost } }
+				inBubbleWith(t, p, handler(succeeds), lease, func(r *rig) {
+					r.ownedBy("me")
+					r.Set([]int{0}, &duequeue.Access{Owner: "me", Unclean: c.unclean})
+					id := r.insert(0, 1, -c.overdue)
+					if c.row != nil {
+						r.store.change(id, c.row)
+					}
+					want := tocsin.Done
+					if r.store.row(id).Status == tocsin.Claimed {
+						want = tocsin.Claimed
+					}
+					if whole {
+						r.failOn("load", errLost) // what starts was read whole
+						r.hand(r.room(1), r.rows(id))
+					} else {
+						r.offer(id)
+					}
+					pass(time.Second)
+					if n, _ := r.store.counts(store.Stored); n != c.claims {
+						t.Errorf("%d claims, want %d", n, c.claims)
+					}
+					r.status(id, want)
+					r.idle()
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -158,26 +173,38 @@ func TestTheHandlerOfAClaimedTaskSeesWhenItWasToAct(t *testing.T) {
 	})
 }
 
+// A node that stops while rows are being claimed gives them back, whether it loaded them or they were read whole: else they would
+// wait for the end of the claim, and count as crashes.
 func TestAClaimUnderWayAtTheEndIsNotLeftBehind(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Strict = true
-	inBubble(t, p, succeeds, func(r *rig) {
-		r.store.fail(func(statement string, _ []tocsin.JobID) error {
-			if statement == "claim" {
+	for name, whole := range map[string]bool{"loaded": false, "read whole": true} {
+		t.Run(name, func(t *testing.T) {
+			target := newCalls()
+			target.inBubble(t, func(r *rig) {
+				r.store.fail(func(statement string, _ []tocsin.JobID) error {
+					if statement == "claim" {
+						time.Sleep(100 * time.Millisecond)
+					}
+					return nil
+				})
+				id := r.insert(0, 1, -time.Hour)
+				var taking sync.WaitGroup
+				if whole {
+					room, rows := r.room(1), r.rows(id)
+					taking.Go(func() { r.hand(room, rows) })
+				} else {
+					r.offer(id)
+				}
+				pass(50 * time.Millisecond)
 				r.stop()
-			}
-			return nil
+				taking.Wait()
+				pass(time.Second)
+				if n, _ := r.store.counts(store.Stored); n != 1 || target.of(id) != 0 {
+					t.Errorf("%d claims, %d deliveries", n, target.of(id))
+				}
+				r.status(id, tocsin.Pending)
+			})
 		})
-		id := r.insert(0, 1, 0)
-		r.offer(id)
-		pass(time.Second)
-		if n, _ := r.store.counts(store.Stored); n != 1 {
-			t.Errorf("%d claims", n)
-		}
-		if got := r.store.row(id).Status; got == tocsin.Claimed { // delivered or given back
-			t.Errorf("still %s", got)
-		}
-	})
+	}
 }
 
 // claimMode is a config of the group g whose lease can be taken away.

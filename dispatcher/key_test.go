@@ -104,57 +104,50 @@ func TestAKeysTasksAreDeliveredInTurn(t *testing.T) {
 	}
 }
 
-// What is offered may be a key's last row alone: those before it are looked up, and go first.
-func TestAKeysUnknownRowsGoFirst(t *testing.T) {
-	log := newKeyLog()
-	inBubble(t, keyPolicy(1), log.deliver(quick), func(r *rig) {
-		var want []tocsin.JobID
-		for i := range 20 {
-			want = append(want, r.keyed(7, time.Duration(i-20)*time.Second))
-		}
-		r.offer(want[19])
-		pass(5 * time.Second)
-		if !slices.Equal(log.order[7], want) || log.most[7] != 1 {
-			t.Errorf("in the order %v, want %v; %d at once", log.order[7], want, log.most[7])
-		}
-	})
-}
-
-// A retried task has a new time: those that are due before it go first.
-func TestARetriedTaskOfAKeyGivesWay(t *testing.T) {
-	log := newKeyLog()
-	inBubble(t, keyPolicy(1), log.deliver(func(task tocsin.Info) (time.Duration, error) {
-		if task.Payload == "fails" && task.Attempts == 0 {
-			return 0, tocsin.RetryIn(time.Second, errors.New("busy"))
-		}
-		return 0, nil
-	}), func(r *rig) {
-		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
-		r.store.change(first, func(row *store.Row) { row.Payload = "fails" })
-		r.offer(first)
-		r.offer(second)
-		pass(5 * time.Second)
-		if want := []tocsin.JobID{first, second, first}; !slices.Equal(log.order[7], want) {
-			t.Errorf("in the order %v, want %v", log.order[7], want)
-		}
-	})
-}
-
-// A handler that ignores its time-out keeps its key's place until it has returned.
-func TestAKeyWaitsForAHandlerOverItsTimeOut(t *testing.T) {
-	log := newKeyLog()
-	p := keyPolicy(1)
-	inBubble(t, p, log.deliver(func(tocsin.Info) (time.Duration, error) { return 9 * p.Timeout.D() / 2, nil }), func(r *rig) {
-		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
-		r.offer(first)
-		r.offer(second)
-		pass(30 * time.Second)
-		if want := []tocsin.JobID{first, second}; log.most[7] != 1 || !slices.Equal(log.order[7], want) {
-			t.Errorf("%d at once, in the order %v, want %v", log.most[7], log.order[7], want)
-		}
-		r.status(first, tocsin.Done)
-		r.status(second, tocsin.Done)
-	})
+// A key's tasks go in the order of their times, whichever are known, retried or over their time-out.
+func TestAKeysTasksGoInOrder(t *testing.T) {
+	timeout := keyPolicy(1).Timeout.D()
+	for name, c := range map[string]struct {
+		rows    int // of the key, a second apart
+		offered []int
+		took    func(tocsin.Info) (time.Duration, error)
+		order   []int // nil: each once
+	}{
+		"those before the last go first, though it alone is offered": {20, []int{19}, quick, nil},
+		"a retried one has a new time, and gives way": {2, []int{0, 1}, func(task tocsin.Info) (time.Duration, error) {
+			if task.DueTime.Before(time.Now().Add(-1500*time.Millisecond)) && task.Attempts == 0 {
+				return 0, tocsin.RetryIn(time.Second, errors.New("busy"))
+			}
+			return 0, nil
+		}, []int{0, 1, 0}},
+		"a handler that ignores its time-out keeps its place": {2, []int{0, 1}, func(tocsin.Info) (time.Duration, error) { return 9 * timeout / 2, nil }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := newKeyLog()
+			inBubble(t, keyPolicy(1), log.deliver(c.took), func(r *rig) {
+				var ids, want []tocsin.JobID
+				for i := range c.rows {
+					ids = append(ids, r.keyed(7, time.Duration(i-c.rows)*time.Second))
+				}
+				for _, i := range c.order {
+					want = append(want, ids[i])
+				}
+				if c.order == nil {
+					want = ids
+				}
+				for _, i := range c.offered {
+					r.offer(ids[i])
+				}
+				pass(30 * time.Second)
+				if !slices.Equal(log.order[7], want) || log.most[7] != 1 {
+					t.Errorf("in the order %v, want %v; %d at once", log.order[7], want, log.most[7])
+				}
+				for _, id := range ids {
+					r.status(id, tocsin.Done)
+				}
+			})
+		})
+	}
 }
 
 // Two processes that find the same rows deliver a key's tasks in one order, never two at once; a failing look is made again.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -95,74 +94,6 @@ func TestARowIsNotStartedTwice(t *testing.T) {
 	}
 }
 
-// A bell may be heard after its row was delivered and settled. Then the row waits in
-// the queue to be looked at, and is not started from an older read.
-func TestALateBellIsNoReasonToStartTwice(t *testing.T) {
-	target := newCalls()
-	target.inBubble(t, func(r *rig) {
-		id := r.insert(0, 1, 0)
-		stale, rows := r.room(1), r.rows(id)
-		bell := []duequeue.Entry{{JobID: id, Type: 1, Due: rows[0].Action}}
-		r.Offer(0, bell)
-		pass(time.Second)
-		r.store.skew.Store(-60_000) // so that the queue leaves it alone
-		r.Offer(0, bell)
-		r.hand(stale, rows)
-		pass(2 * time.Minute)
-		if target.of(id) != 1 {
-			t.Errorf("%d deliveries", target.of(id))
-		}
-		r.status(id, tocsin.Done)
-		r.store.skew.Store(0)
-		pass(2 * time.Second)
-		r.idle()
-	})
-}
-
-func TestAQueuedRowStartsOnce(t *testing.T) {
-	target := newCalls()
-	target.inBubble(t, func(r *rig) {
-		r.failOn("load", errLost)   // what starts was read whole
-		r.store.skew.Store(-60_000) // so that the queue leaves it alone
-		id := r.insert(0, 1, 0)
-		r.offer(id)
-		room, rows := r.room(1), r.rows(id)
-		synctest.Wait()
-		r.store.skew.Store(0) // the row may start now, and no loader looks before the next second
-		r.hand(room, rows)
-		r.hand(r.room(1), rows)
-		pass(5 * time.Second)
-		if target.of(id) != 1 {
-			t.Errorf("%d deliveries", target.of(id))
-		}
-		r.idle()
-	})
-}
-
-// A row that failed waits for its next attempt, whatever an older read says.
-func TestARetriedRowIsNotStartedEarly(t *testing.T) {
-	target := newCalls()
-	target.answer(errors.New("busy"))
-	target.inBubble(t, func(r *rig) { // retries after 3 s
-		id := r.insert(0, 1, 0)
-		stale, rows := r.room(1), r.rows(id)
-		r.offer(id)
-		pass(time.Second)
-		r.hand(stale, rows)
-		pass(time.Second)
-		if row := r.store.row(id); target.of(id) != 1 || row.Attempts != 1 {
-			t.Errorf("%d deliveries, %d attempts", target.of(id), row.Attempts)
-		}
-		target.answer(nil)
-		pass(2 * time.Second)
-		if target.of(id) != 2 {
-			t.Errorf("%d deliveries, want the second after 3 s", target.of(id))
-		}
-		r.status(id, tocsin.Done)
-		r.idle()
-	})
-}
-
 // A row that was forgotten while a read was under way may be due again: it is
 // looked at once more, so that nothing waits for the next full peek.
 func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
@@ -194,40 +125,6 @@ func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
 				r.status(id, tocsin.Done)
 				r.hand(other, nil)
 				pass(time.Second)
-				r.idle()
-			})
-		})
-	}
-}
-
-func TestWholeRowsAreClaimedWhereTheyMustBe(t *testing.T) {
-	strict := policy("order.close", 1)
-	strict.Strict = true
-	cases := map[string]struct {
-		policy  biztype.Policy
-		overdue time.Duration
-		lease   bool
-		claims  int
-	}{
-		"a plain row":                 {policy("order.close", 1), 0, true, 0},
-		"of a strict type":            {strict, 0, true, 1},
-		"that a sweeper may look at":  {policy("order.close", 1), time.Hour, true, 1},
-		"whose lease is not provable": {policy("order.close", 1), 0, false, 1},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			target := newCalls()
-			adapt := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return c.lease } }
-			inBubbleWith(t, c.policy, handler(target.deliver), adapt, func(r *rig) {
-				r.store.owner = store.Fence{Group: r.cfg.Group, Node: "me"}
-				r.failOn("load", errLost) // what starts was read whole
-				id := r.insert(0, 1, -c.overdue)
-				r.hand(r.room(1), r.rows(id))
-				pass(time.Second)
-				r.status(id, tocsin.Done)
-				if claims, _ := r.store.counts(store.Stored); claims != c.claims {
-					t.Errorf("%d claims, want %d", claims, c.claims)
-				}
 				r.idle()
 			})
 		})
@@ -301,32 +198,5 @@ func TestRowsTakenWhileTheirTableIsDrained(t *testing.T) {
 			t.Errorf("%d tasks started, want only the first", n)
 		}
 		r.idle()
-	})
-}
-
-// A node that stops while rows that were read whole are being claimed gives them
-// back, as it does with those that its loaders claim: else they would wait for the
-// end of the claim, and count as crashes.
-func TestRowsClaimedWhileTheNodeStopsAreGivenBack(t *testing.T) {
-	target := newCalls()
-	target.inBubble(t, func(r *rig) {
-		id := r.insert(0, 1, -time.Hour)
-		room, rows := r.room(1), r.rows(id)
-		r.store.fail(func(statement string, _ []tocsin.JobID) error {
-			if statement == "claim" {
-				time.Sleep(100 * time.Millisecond)
-			}
-			return nil
-		})
-		taken := make(chan struct{})
-		go func() { r.hand(room, rows); close(taken) }()
-		pass(50 * time.Millisecond)
-		r.stop()
-		<-taken
-		pass(time.Second)
-		r.status(id, tocsin.Pending)
-		if target.of(id) != 0 {
-			t.Error("it was delivered")
-		}
 	})
 }
