@@ -39,7 +39,7 @@ func (r *rows) add(seq int, bizType uint64, in time.Duration) tocsin.JobID {
 func TestAFullLaneHearsBells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rows{places: 1, pending: make(map[tocsin.JobID]row)}
-		in := newIntake(4, 1)
+		in := newLanes(4, 1)
 		for n := range 4 {
 			r.add(n+1, 1, 8*time.Second)
 		}
@@ -148,7 +148,7 @@ func eachTable(d time.Duration) func(store.PeekQuery) time.Duration {
 func TestAFirstLookThatTakesTooLongIsHalved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rows{places: 8, takes: eachTable(peekTimeout / 3), pending: make(map[tocsin.JobID]row)}
-		in := newIntake(100, 1)
+		in := newLanes(100, 1)
 		id := r.add(1, 1, -time.Hour)
 		s := run(t, Config{Store: r, Intake: in})
 		s.Set([]int{0, 1, 2, 3, 4, 5, 6, 7}, owner)
@@ -175,7 +175,7 @@ func TestASlowFullLookHoldsUpNoRegularOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &rows{places: 2, pending: make(map[tocsin.JobID]row)}
-				s := run(t, Config{Store: r, Intake: newIntake(100, 1)})
+				s := run(t, Config{Store: r, Intake: newLanes(100, 1)})
 				s.Set([]int{0, 1}, owner)
 				time.Sleep(DefaultFullEvery / 2)
 				r.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -11,8 +12,12 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// lanes is an intake of one real queue for each biz type.
+// lanes is an intake of one real queue for each biz type, for all servers together. Tests without a goroutine of the scanner read its
+// fields as they are.
 type lanes struct {
+	mu      sync.Mutex
+	came    *sync.Cond            // something was offered or taken
+	seen    map[tocsin.JobID]bool // ever offered or taken
 	queues  map[uint64]*duequeue.Queue
 	paused  map[uint64]bool
 	rows    int              // whole rows that all lanes take between deliveries
@@ -22,6 +27,8 @@ type lanes struct {
 }
 
 func (l *lanes) Reserve(_ int, bizType uint64, most int) duequeue.Room {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	q := l.queues[bizType]
 	if n := min(most, l.rows-len(l.started)); n > 0 && !l.paused[bizType] {
 		return duequeue.Room{Rows: n, Reading: q.Begin()}
@@ -30,9 +37,13 @@ func (l *lanes) Reserve(_ int, bizType uint64, most int) duequeue.Room {
 }
 
 func (l *lanes) Take(_ context.Context, _ int, bizType uint64, room duequeue.Room, rows []store.Row, _ time.Time) (refused []duequeue.Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.came.Broadcast()
 	q := l.queues[bizType]
 	defer q.End(room.Reading)
 	for i, row := range rows {
+		l.seen[row.JobID] = true
 		e := duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}
 		if i >= room.Rows {
 			refused = append(refused, e)
@@ -50,7 +61,11 @@ func (l *lanes) Take(_ context.Context, _ int, bizType uint64, room duequeue.Roo
 }
 
 func newLanes(capacity int, types ...uint64) *lanes {
-	l := &lanes{rows: capacity, queues: make(map[uint64]*duequeue.Queue), paused: make(map[uint64]bool), settled: make(map[tocsin.JobID]bool)}
+	l := &lanes{
+		rows: capacity, queues: make(map[uint64]*duequeue.Queue), paused: make(map[uint64]bool),
+		seen: make(map[tocsin.JobID]bool), settled: make(map[tocsin.JobID]bool),
+	}
+	l.came = sync.NewCond(&l.mu)
 	for _, t := range types {
 		l.queues[t] = duequeue.New(capacity)
 	}
@@ -58,7 +73,11 @@ func newLanes(capacity int, types ...uint64) *lanes {
 }
 
 func (l *lanes) Offer(_ int, entries []duequeue.Entry) (refused []duequeue.Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.came.Broadcast()
 	for _, e := range entries {
+		l.seen[e.JobID] = true
 		if out, some := l.queues[e.Type].Offer(e); some {
 			refused = append(refused, out)
 		}
@@ -72,23 +91,17 @@ var owner = &duequeue.Access{}
 func (l *lanes) Set([]int, *duequeue.Access) {}
 
 func (l *lanes) Heard(int) []uint64 {
-	var types []uint64
-	for t := range l.queues {
-		if !l.paused[t] {
-			types = append(types, t)
-		}
-	}
-	return types
+	return l.types(func(t uint64) bool { return !l.paused[t] })
 }
 
 func (l *lanes) Wanted(int) []uint64 {
-	var types []uint64
-	for t, q := range l.queues {
-		if q.Room() > 0 && !l.paused[t] {
-			types = append(types, t)
-		}
-	}
-	return types
+	return l.types(func(t uint64) bool { return l.queues[t].Room() > 0 && !l.paused[t] })
+}
+
+func (l *lanes) types(are func(uint64) bool) []uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return filter(slices.Collect(maps.Keys(l.queues)), are)
 }
 
 // deliver settles what is due at once. What was put off meanwhile is queued again.

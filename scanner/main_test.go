@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -42,7 +40,6 @@ type cluster struct {
 	tb     testing.TB
 	client *tocsin.Client
 	db     *sql.DB
-	config tocsin.Config
 }
 
 func newCluster(tb testing.TB, servers int) *cluster {
@@ -60,13 +57,7 @@ func newCluster(tb testing.TB, servers int) *cluster {
 		{Name: reminder.Name(), Number: remindNumber, Group: "orders"},
 	})
 	must(tb, err)
-	return openCluster(tb, cfg)
-}
-
-func openCluster(tb testing.TB, cfg tocsin.Config) *cluster {
-	tb.Helper()
-	c := &cluster{tb: tb, config: cfg}
-	var err error
+	c := &cluster{tb: tb}
 	c.Store, err = store.Open(cfg)
 	must(tb, err)
 	c.client, err = tocsin.Open(tb.Context(), cfg)
@@ -144,66 +135,13 @@ func (c *cluster) all() []int {
 	return tables
 }
 
-// intake is the dispatcher's side: lanes behind a lock, for all servers
-// together, that tell when something comes.
-type intake struct {
-	mu   sync.Mutex
-	came *sync.Cond
-	*lanes
-	seen map[tocsin.JobID]bool // ever offered
-}
-
-func newIntake(capacity int, types ...uint64) *intake {
-	in := &intake{lanes: newLanes(capacity, types...), seen: make(map[tocsin.JobID]bool)}
-	in.came = sync.NewCond(&in.mu)
-	return in
-}
-
-func (in *intake) Offer(server int, entries []duequeue.Entry) []duequeue.Entry {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for _, e := range entries {
-		in.seen[e.JobID] = true
-	}
-	in.came.Broadcast()
-	return in.lanes.Offer(server, entries)
-}
-
-func (in *intake) Wanted(server int) []uint64 {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.lanes.Wanted(server)
-}
-
-func (in *intake) Heard(server int) []uint64 {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.lanes.Heard(server)
-}
-
-func (in *intake) Reserve(server int, bizType uint64, most int) duequeue.Room {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.lanes.Reserve(server, bizType, most)
-}
-
-func (in *intake) Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) []duequeue.Entry {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for _, row := range rows {
-		in.seen[row.JobID] = true
-	}
-	in.came.Broadcast()
-	return in.lanes.Take(ctx, server, bizType, room, rows, asked)
-}
-
 // known reports whether all of the ids were offered.
-func (in *intake) known(ids []tocsin.JobID) bool {
+func (in *lanes) known(ids []tocsin.JobID) bool {
 	return !slices.ContainsFunc(ids, func(id tocsin.JobID) bool { return !in.seen[id] })
 }
 
 // await waits until all of the ids were offered.
-func (in *intake) await(tb testing.TB, ids []tocsin.JobID) {
+func (in *lanes) await(tb testing.TB, ids []tocsin.JobID) {
 	tb.Helper()
 	late := time.AfterFunc(eventTimeout, in.came.Broadcast)
 	defer late.Stop()
@@ -219,7 +157,7 @@ func (in *intake) await(tb testing.TB, ids []tocsin.JobID) {
 }
 
 // never fails if one of the ids was offered.
-func (in *intake) never(tb testing.TB, ids []tocsin.JobID) {
+func (in *lanes) never(tb testing.TB, ids []tocsin.JobID) {
 	tb.Helper()
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -231,7 +169,7 @@ func (in *intake) never(tb testing.TB, ids []tocsin.JobID) {
 }
 
 // settle completes what is due in the store and returns how many that were.
-func (in *intake) settle(ctx context.Context, c *cluster, limit int) (int, error) {
+func (in *lanes) settle(ctx context.Context, c *cluster, limit int) (int, error) {
 	in.mu.Lock()
 	due := in.started
 	in.started = nil

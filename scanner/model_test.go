@@ -242,7 +242,7 @@ func TestIdleCost(t *testing.T) {
 func TestABellThatIsUrgentIsPolledMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rows{places: 1}
-		in := newIntake(100, 1)
+		in := newLanes(100, 1)
 		s := run(t, Config{Store: r, Intake: in, Interval: slow})
 		s.Set([]int{0}, owner)
 		second := func() int {
@@ -267,7 +267,7 @@ func TestABellThatIsUrgentIsPolledMoreOften(t *testing.T) {
 func TestSilentBell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rows{places: 1}
-		in := newIntake(100, 1)
+		in := newLanes(100, 1)
 		s := run(t, Config{Store: r, Intake: in, Interval: slow})
 		s.Set([]int{0}, owner)
 		for id := uint64(10); id < 20; id += 5 {

@@ -299,14 +299,19 @@ func TestABacklogHoldsUpNoOtherType(t *testing.T) {
 }
 
 // Into one table come as many rows as are taken, so that its backlog never ends.
-// What becomes due in another is found all the same.
+// What becomes due in another is found all the same, and no bell tells of it.
 func TestABacklogThatNeverEndsHidesNoTable(t *testing.T) {
 	playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		q.fill(0, 1, time.Now().Add(-5*time.Second), 500)
 		q.after = func() { q.fill(0, 1, time.Now(), q.rate) }
+		soon := q.fill(1, 1, time.Now().Add(500*time.Millisecond), 3)
 		later := q.fill(1, 1, time.Now().Add(time.Minute), 5) // beyond the doorbell
 		s.Set(owned(2), owner)
-		pass(90 * time.Second)
+		pass(4 * time.Second)
+		if n := q.found(soon); n != len(soon) {
+			t.Errorf("%d of %d rows that became due came", n, len(soon))
+		}
+		pass(86 * time.Second)
 		if n := q.found(later); n != len(later) {
 			t.Errorf("%d of %d rows came, 30 s late", n, len(later))
 		}
@@ -363,22 +368,6 @@ func TestAPullThatFailsGoesOn(t *testing.T) {
 			})
 		})
 	}
-}
-
-// What becomes due in one table while another's backlog is pulled is found meanwhile.
-func TestWhatBecomesDueDuringABacklogIsFound(t *testing.T) {
-	playTape(t, 2, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
-		backlog := q.fill(0, 1, time.Now().Add(-time.Hour), 600)      // for 3 s
-		soon := q.fill(1, 1, time.Now().Add(500*time.Millisecond), 3) // no bell tells of them
-		s.Set(owned(2), owner)
-		pass(4 * time.Second)
-		if n := q.has(backlog); n != len(backlog) {
-			t.Fatalf("%d of %d rows of the backlog came", n, len(backlog))
-		}
-		if n := q.found(soon); n != len(soon) {
-			t.Errorf("%d of %d rows that became due came", n, len(soon))
-		}
-	})
 }
 
 // A row that lands before all that was read, as one that was given back late, is found by a full look

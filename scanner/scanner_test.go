@@ -34,7 +34,7 @@ func numbers(from, n int) []uint64 {
 func TestOffersWhatIsNearlyDue(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(1000, closeNumber)
+	in := newLanes(1000, closeNumber)
 	near := c.add(closing, 5*time.Second, c.in(1, 20)...)
 	far := c.add(closing, 3*slow, c.in(1, 3)...)
 	elsewhere := c.add(closing, 0, c.in(2, 3)...)
@@ -58,7 +58,7 @@ func TestOffersWhatIsNearlyDue(t *testing.T) {
 func TestAStandInReadsItsTypesAlone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(1000, closeNumber, remindNumber)
+	in := newLanes(1000, closeNumber, remindNumber)
 	overdue, soon := c.add(reminder, 0, c.in(1, 20)...), c.add(reminder, 5*time.Second, c.in(1, 3)...)
 	others := c.add(closing, 0, c.in(1, 3)...)
 	s := run(t, Config{Store: c, Intake: in, Interval: slow, PageLimit: 2})
@@ -77,7 +77,7 @@ func TestAStandInReadsItsTypesAlone(t *testing.T) {
 func TestDrainIsNotBoundByTheInterval(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(100, closeNumber, remindNumber)
+	in := newLanes(100, closeNumber, remindNumber)
 	const n = 1500
 	c.add(closing, 0, numbers(1, n)...)
 	c.add(reminder, 0, numbers(1, n)...)
@@ -100,29 +100,12 @@ func TestDrainIsNotBoundByTheInterval(t *testing.T) {
 	t.Logf("%d tasks through lanes of 100 in %s", 2*n, time.Since(began).Round(time.Millisecond))
 }
 
-// A type that was not wanted is read from the beginning once it is.
-func TestTypeThatIsWantedLater(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1)
-	in := newIntake(1000, closeNumber, remindNumber)
-	in.paused[remindNumber] = true
-	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 100 * time.Millisecond})
-	later := c.add(reminder, 0, numbers(1, 20)...)
-	s.Set(c.all(), owner)
-	in.await(t, c.add(closing, 0, numbers(1, 20)...))
-	in.never(t, later)
-	in.mu.Lock()
-	in.paused[remindNumber] = false
-	in.mu.Unlock()
-	in.await(t, later)
-}
-
 // A task that is added for now rings the bell, and is offered long before the
 // next peek.
 func TestDoorbell(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(10_000, closeNumber)
+	in := newLanes(10_000, closeNumber)
 	s := run(t, Config{Store: c, Intake: in, Interval: slow, BellInterval: 5 * time.Millisecond})
 	s.Set([]int{0, 1, 2, 3, 4, 5, 6}, owner)
 	in.await(t, c.add(closing, 0, c.in(0, 1)...)) // found by the first peek or by the bell
@@ -139,7 +122,7 @@ func TestDoorbell(t *testing.T) {
 func TestDoorbellOutOfOrder(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(10_000, closeNumber)
+	in := newLanes(10_000, closeNumber)
 	s := run(t, Config{Store: c, Intake: in, Interval: slow, BellInterval: 5 * time.Millisecond})
 	s.Set(c.all(), owner)
 	in.await(t, c.add(closing, 0, 1))
@@ -162,16 +145,16 @@ func TestDoorbellOutOfOrder(t *testing.T) {
 func TestSetEndsOffers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := &guarded{intake: newIntake(10_000, closeNumber)}
+	in := &guarded{lanes: newLanes(10_000, closeNumber)}
 	s := run(t, Config{Store: c, Intake: in, Interval: 2 * time.Millisecond, LookAhead: time.Minute, BellInterval: time.Millisecond})
 	ids := c.add(closing, 0, c.in(0, 30)...)
 	for round := range 30 {
 		in.allowed.Store(true)
 		s.Set([]int{0}, owner)
 		in.await(t, ids[round:round+1])
-		in.intake.mu.Lock()
+		in.mu.Lock()
 		clear(in.seen)
-		in.intake.mu.Unlock()
+		in.mu.Unlock()
 		s.Set([]int{0}, nil)
 		in.allowed.Store(false)
 		if owned := ownedBy(s); len(owned) > 0 {
@@ -185,7 +168,7 @@ func TestSetEndsOffers(t *testing.T) {
 
 // guarded counts what is offered while it is not allowed.
 type guarded struct {
-	*intake
+	*lanes
 	allowed atomic.Bool
 	wrong   atomic.Int32
 }
@@ -194,14 +177,14 @@ func (g *guarded) Offer(server int, entries []duequeue.Entry) []duequeue.Entry {
 	if !g.allowed.Load() {
 		g.wrong.Add(1)
 	}
-	return g.intake.Offer(server, entries)
+	return g.lanes.Offer(server, entries)
 }
 
 // A dropped table holds up no other, and is peeked again when it is back.
 func TestTableThatFails(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(1000, closeNumber)
+	in := newLanes(1000, closeNumber)
 	name := c.Layout().Table(2)
 	hidden := c.add(closing, 0, c.in(2, 2)...)
 	others := append(c.add(closing, 0, c.in(1, 2)...), c.add(closing, 0, c.in(3, 2)...)...)
@@ -225,7 +208,7 @@ func TestTableThatFails(t *testing.T) {
 func TestTablesThatFailTogetherAreOneLine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(1000, closeNumber)
+	in := newLanes(1000, closeNumber)
 	for _, table := range []int{0, 1, 2, 3} {
 		c.exec("DROP TABLE " + c.Layout().Table(table))
 	}
@@ -256,7 +239,7 @@ func valueOf(t *testing.T, c prometheus.Counter) float64 {
 func TestServerThatFails(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
-	in := newIntake(1000, closeNumber)
+	in := newLanes(1000, closeNumber)
 	sick := &sickStore{deaf: deaf{c}}
 	sick.hangs.Store(true)
 	sick.fails.Store(true)
@@ -315,7 +298,7 @@ func (s *sickStore) LastBell(ctx context.Context, server int) (map[int]uint64, e
 func TestRecoversRunOutClaims(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(1000, closeNumber)
+	in := newLanes(1000, closeNumber)
 	ids := c.add(closing, 0, c.in(3, 4)...)
 	c.exec("UPDATE " + c.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE")
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow})
@@ -327,7 +310,7 @@ func TestRecoversRunOutClaims(t *testing.T) {
 func TestClaimsAreRecoveredAtTheirTime(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(1000, closeNumber)
+	in := newLanes(1000, closeNumber)
 	ids := c.add(closing, 0, c.in(3, 4)...)
 	c.exec("UPDATE " + c.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 2 SECOND")
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 200 * time.Millisecond, FullEvery: slow})
@@ -339,7 +322,7 @@ func TestClaimsAreRecoveredAtTheirTime(t *testing.T) {
 func TestClaimsOfANodeThatIsGoneAreLookedFor(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	in := newIntake(1000, closeNumber)
+	in := newLanes(1000, closeNumber)
 	var peers atomic.Int32
 	peers.Store(2)
 	first := c.add(closing, 0, c.in(3, 1)...)
@@ -378,38 +361,27 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// hung is a cluster whose server hangs: a peek has no answer before its context ends.
-type hung struct {
-	deaf
-	asked chan struct{}
-}
-
-func (h hung) Peek(ctx context.Context, _ store.PeekQuery) (store.Page, error) {
-	h.asked <- struct{}{}
-	<-ctx.Done()
-	return store.Page{}, ctx.Err()
-}
-
 // views counts the decisions of a scanner.
 type views struct {
-	*intake
+	*lanes
 	n atomic.Int64
 }
 
 func (v *views) Wanted(server int) []uint64 {
 	v.n.Add(1)
-	return v.intake.Wanted(server)
+	return v.lanes.Wanted(server)
 }
 
 // TestAServerThatHangsMakesNoScannerBusy: while as many peeks are under way as may be, the other groups wait for their ends.
 func TestAServerThatHangsMakesNoScannerBusy(t *testing.T) {
 	t.Parallel()
-	c := hung{deaf{newCluster(t, 1)}, make(chan struct{}, 100)}
-	in := &views{intake: newIntake(10, closeNumber)}
-	s := run(t, Config{Store: c, Intake: in, Interval: slow, TablesPerStatement: 1})
-	s.Set(c.all(), owner)
+	asked := make(chan struct{}, 100)
+	r := &rows{places: 8, takes: func(store.PeekQuery) time.Duration { asked <- struct{}{}; return slow }}
+	in := &views{lanes: newLanes(10, closeNumber)}
+	s := run(t, Config{Store: r, Intake: in, Interval: slow, TablesPerStatement: 1})
+	s.Set(owned(8), owner)
 	for range parallel {
-		<-c.asked
+		<-asked
 	}
 	before := in.n.Load()
 	time.Sleep(500 * time.Millisecond)

@@ -127,20 +127,6 @@ func missing(w *window, now time.Time) []store.Span { return w.next(now).Missing
 
 // windowCases are those that a property would not name.
 var windowCases = map[string]func(t *testing.T){
-	"ids without a gap are never read again": func(t *testing.T) {
-		w := window{high: 4}
-		w.note(behindID(4), bellsAt(5, 6), 10, start)
-		if got := w.next(start); got.After != 6 || got.Missing != nil {
-			t.Errorf("reads %v", got)
-		}
-	},
-	"of a gap only the missing ids are read, not what is behind": func(t *testing.T) {
-		w := window{high: 4}
-		w.note(behindID(4), bellsAt(9, 10, 11), 10, start)
-		if got := w.next(start); got.After != 11 || !slices.Equal(got.Missing, []store.Span{{Low: 5, High: 8}}) {
-			t.Errorf("reads %v", got)
-		}
-	},
 	"a gap that is not filled in time is given up": func(t *testing.T) {
 		w := window{high: 4}
 		w.note(behindID(4), bellsAt(9), 10, start)
