@@ -15,7 +15,7 @@ import (
 func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	clock := s.nowMicro()
 	started := batch[:0]
-	var back []*task
+	var back, beside []*task // beside an earlier delivery of theirs that has not returned
 	s.mu.Lock()
 	for _, t := range batch {
 		if t.tooOld(now, r.timeout) || t.unripe(clock) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) || t.turn != nil && t.turn.Late(t.row, clock/1000) {
@@ -31,10 +31,12 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 		if t.row.Crashes > 0 {
 			s.d.metrics.second[secondCrashed].Inc()
 		}
+		if s.overruns[t.row.JobID] != nil {
+			beside = append(beside, t)
+		}
 		started = append(started, t)
 	}
 	room := batch[0].lane.budget() > 0
-	beside := s.beside(started)
 	s.mu.Unlock()
 	s.tellBeside(beside)
 	giveBack(back)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,8 +164,13 @@ func (d *Dispatcher) awaitWorkers(end time.Time) {
 		return
 	}
 	d.stopWork(errStopping)
-	for _, k := range d.allKinds() {
-		k.expireAll()
+	for _, k := range d.allKinds() { // what begins later finds out by itself that the node ends
+		k.mu.Lock()
+		all := slices.Collect(maps.Keys(k.workers))
+		k.mu.Unlock()
+		for _, w := range all {
+			w.expire(time.Time{})
+		}
 	}
 	if !d.workers.endBy(time.Now().Add(time.Second)) {
 		d.cfg.Logger.Warn("targets that ignore their context are left behind", "deliveries", d.workers.count())
@@ -211,7 +218,19 @@ func (d *Dispatcher) SetPolicies(policies []biztype.Policy) {
 	}
 	d.yields.mixed.Store(len(classes) > 1)
 	d.informed = true
-	d.share()
+	if len(d.kinds) == 0 {
+		return
+	}
+	capacity := max(d.cfg.QueueCap/(len(d.servers)*len(d.kinds)), 1) // of each lane
+	for _, k := range d.kinds {
+		for _, s := range d.servers {
+			s.setLane(k, capacity)
+		}
+	}
+	for _, k := range d.kinds {
+		k.pump()
+		k.wakeServers()
+	}
 }
 
 // kindOf finds or makes a kind and its lanes. Called under d.mu.
@@ -224,32 +243,10 @@ func (d *Dispatcher) kindOf(p biztype.Policy) *kind {
 	return k
 }
 
-// share divides the queue's capacity among the lanes and makes missing lanes.
-// Called under d.mu.
-func (d *Dispatcher) share() {
-	if len(d.kinds) == 0 {
-		return
-	}
-	capacity := max(d.cfg.QueueCap/(len(d.servers)*len(d.kinds)), 1)
-	for _, k := range d.kinds {
-		for _, s := range d.servers {
-			s.setLane(k, capacity)
-		}
-	}
-	for _, k := range d.kinds {
-		k.pump()
-		k.wakeServers()
-	}
-}
-
 func (d *Dispatcher) allKinds() []*kind {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := make([]*kind, 0, len(d.kinds))
-	for _, k := range d.kinds {
-		all = append(all, k)
-	}
-	return all
+	return slices.Collect(maps.Values(d.kinds))
 }
 
 // Wanted returns the numbers of the biz types that have room for entries in the

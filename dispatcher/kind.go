@@ -2,8 +2,6 @@ package dispatcher
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -284,17 +282,6 @@ func (k *kind) expire() {
 func (k *kind) noteFate(verb tocsin.Verb, fate store.Fate) {
 	if inTx := fate == store.InTx; verb == tocsin.Completed && (inTx || fate == store.Stored) && k.inTx.Load() != inTx {
 		k.inTx.Store(inTx)
-	}
-}
-
-// expireAll settles what is in delivery as never made: the node ends. What begins
-// later finds that out by itself.
-func (k *kind) expireAll() {
-	k.mu.Lock()
-	all := slices.Collect(maps.Keys(k.workers))
-	k.mu.Unlock()
-	for _, w := range all {
-		w.expire(time.Time{})
 	}
 }
 

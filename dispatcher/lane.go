@@ -46,8 +46,6 @@ func (l *lane) paused() bool { return l.kind.rule.Load().paused }
 // rests reports whether the lane has no demand: it is paused, or its target is away.
 func (l *lane) rests() bool { return l.paused() || l.kind.breaker.rests.Load() }
 
-func (l *lane) full() bool { return l.queue.Room() == 0 }
-
 // roomy reports whether the queue has so much room that it pays to look for more.
 func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.queue.Cap()*3 }
 

@@ -86,20 +86,6 @@ func (s *server) putOff(l *lane, e duequeue.Entry, action, now int64) bool {
 	return true
 }
 
-// beside returns the tasks that have an earlier delivery which has not returned.
-// Called under s.mu.
-func (s *server) beside(tasks []*task) (some []*task) {
-	if len(s.overruns) == 0 {
-		return nil
-	}
-	for _, t := range tasks {
-		if s.overruns[t.row.JobID] != nil {
-			some = append(some, t)
-		}
-	}
-	return some
-}
-
 // tellBeside logs and counts tasks that start beside an earlier delivery of their
 // own.
 func (s *server) tellBeside(tasks []*task) {

@@ -77,7 +77,7 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turn
 		row := &rows[i]
 		e := duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}
 		unknown := s.unknown(row, turns)
-		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) || s.strange(row.JobID.Table(), row.Type) || unknown && l.full() {
+		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) || s.strange(row.JobID.Table(), row.Type) || unknown && l.queue.Room() == 0 {
 			refused = append(refused, e)
 			continue
 		}
