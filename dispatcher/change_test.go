@@ -65,33 +65,6 @@ func TestAHandedOverClaimOutlivesTheDeliveryAfterTheTimeoutHasShrunk(t *testing.
 	})
 }
 
-func TestNothingStartsUnclaimedOnceATypeIsStrict(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Concurrency = 1
-	strict := p
-	strict.Strict = true
-	var r *rig
-	var calls atomic.Int32
-	sinks := map[string]Sink{p.Name: handler(func(_ context.Context, task tocsin.Info) error {
-		if n := calls.Add(1); n == 2 && r.store.row(task.JobID).Status != tocsin.Claimed {
-			t.Error("started without a claim")
-		}
-		time.Sleep(time.Second)
-		return nil
-	})}
-	inBubbleOf(t, []biztype.Policy{p}, sinks, nil, func(in *rig) {
-		r = in
-		r.add(0, 1, 0)
-		r.add(0, 1, 0)
-		pass(500 * time.Millisecond)
-		r.SetPolicies([]biztype.Policy{strict})
-		pass(5 * time.Second)
-		if calls.Load() != 2 {
-			t.Errorf("%d deliveries, want 2", calls.Load())
-		}
-	})
-}
-
 // slowAnswer is memory whose rows come a second after they were read.
 type slowAnswer struct{ *memory }
 

@@ -139,9 +139,7 @@ func TestNothingStartsThatWasLoadedBeforeThePauseOfItsProcess(t *testing.T) {
 				return nil
 			}, func(r *rig) {
 				leave = make(chan struct{}) // of the bubble
-				r.servers[0].mu.Lock()
-				r.servers[0].lanes[1].ahead = 1
-				r.servers[0].mu.Unlock()
+				r.loadAhead(1)
 				r.add(0, 1, 0)
 				pass(time.Millisecond)
 				waits := r.add(0, 1, 0)

@@ -11,7 +11,6 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 func TestMain(m *testing.M) { devtest.Main(m) }
@@ -114,32 +113,6 @@ func TestADeadServerStopsItsOwnTablesOnly(t *testing.T) {
 		pass(3 * time.Second)
 		r.status(sick, tocsin.Done)
 	})
-}
-
-func TestRowsThatChangedAreNotDelivered(t *testing.T) {
-	cases := map[string]struct {
-		change func(*store.Row)
-	}{
-		"cancelled":            {change: func(row *store.Row) { row.Status = tocsin.Cancelled }},
-		"claimed by another":   {change: func(row *store.Row) { row.Status = tocsin.Claimed }},
-		"rescheduled far away": {change: func(row *store.Row) { row.Action += time.Hour.Milliseconds(); row.Version++ }},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			var calls atomic.Int32
-			inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig) {
-				id := r.add(0, 1, time.Second)
-				r.store.change(id, c.change)
-				pass(5 * time.Second)
-				if calls.Load() != 0 {
-					t.Error("it was delivered")
-				}
-				if held, _, _ := r.Lane(0, 1); held != 0 {
-					t.Error("it is still known")
-				}
-			})
-		})
-	}
 }
 
 func TestPausedAndForeignTypesAreLeftAlone(t *testing.T) {

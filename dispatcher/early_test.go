@@ -173,13 +173,14 @@ func TestRowsOfStrictTypesAreLoadedWhenTheyAreDue(t *testing.T) {
 	})
 }
 
-func TestHeldRowsAreGivenBack(t *testing.T) {
-	p := policy("order.close", 1)
+// A row that is held until it is due, or waits for a slot, starts only as it may then.
+func TestRowsThatWaitAreGivenBack(t *testing.T) {
+	p := oneSlot()
 	paused, strict := p, p
 	paused.Paused, strict.Strict = true, true
 	cases := map[string]struct {
 		lose   func(*rig, *atomic.Bool)
-		regain func(*rig) // nil: it was delivered on time even so, by a claim
+		regain func(*rig) // nil: it was delivered even so, by a claim
 	}{
 		"a paused type": {
 			lose:   func(r *rig, _ *atomic.Bool) { r.SetPolicies([]biztype.Policy{paused}) },
@@ -193,47 +194,55 @@ func TestHeldRowsAreGivenBack(t *testing.T) {
 		"a lost lease":              {lose: func(_ *rig, lost *atomic.Bool) { lost.Store(true) }},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			var lost atomic.Bool
-			lease := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return !lost.Load() } }
-			ahead(t, p, lease, func(r *rig, w *watched, begun *starts) {
-				id := r.add(0, 1, 100*time.Millisecond)
-				pass(97 * time.Millisecond)
-				if len(w.reads()) != 1 {
-					t.Fatal("the row is not held by now")
-				}
-				c.lose(r, &lost)
-				pass(time.Second)
-				_, started := begun.of(id)
-				if claims, _ := r.store.counts(store.Stored); started != (c.regain == nil) || claims > 0 != started {
-					t.Errorf("delivered is %v after %d claims", started, claims)
-				}
-				if c.regain != nil {
-					c.regain(r)
-					r.offer(id)
+		for wait, at := range map[string]time.Duration{"held": 97 * time.Millisecond, "waiting for a slot": 300 * time.Millisecond} {
+			t.Run(name+", "+wait, func(t *testing.T) {
+				var lost atomic.Bool
+				lease := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return !lost.Load() } }
+				ahead(t, p, lease, func(r *rig, _ *watched, begun *starts) {
+					if at > 100*time.Millisecond {
+						r.loadAhead(1)
+						begun.lasts(r.add(1, 1, 50*time.Millisecond), 500*time.Millisecond)
+					}
+					id := r.add(0, 1, 100*time.Millisecond)
+					pass(at)
+					if n := r.Stats().Loaded; n != 1 {
+						t.Fatalf("%d rows wait by now", n)
+					}
+					c.lose(r, &lost)
 					pass(time.Second)
-				}
-				r.status(id, tocsin.Done)
-				if st := r.Stats(); st.Loaded != 0 || st.Queued != 0 || st.PayloadBytes != 0 {
-					t.Errorf("%+v is left", st)
-				}
+					_, started := begun.of(id)
+					if claims, _ := r.store.counts(store.Stored); started != (c.regain == nil) || claims > 0 != started {
+						t.Errorf("delivered is %v after %d claims", started, claims)
+					}
+					if c.regain != nil {
+						c.regain(r)
+						r.offer(id)
+						pass(time.Second)
+					}
+					r.status(id, tocsin.Done)
+					if st := r.Stats(); st.Loaded != 0 || st.Queued != 0 || st.PayloadBytes != 0 {
+						t.Errorf("%+v is left", st)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
 // A row that waits, held or for a slot, is no longer due once its server's clock is
 // set back.
 func TestNothingStartsOnceTheClockWasSetBack(t *testing.T) {
-	p := policy("order.close", 1)
-	p.Concurrency = 1
 	for name, before := range map[string]time.Duration{"held": 3 * time.Millisecond, "waiting for a slot": -200 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			ahead(t, p, nil, func(r *rig, w *watched, begun *starts) {
+			ahead(t, oneSlot(), nil, func(r *rig, w *watched, begun *starts) {
+				r.loadAhead(1)
 				busy := r.add(0, 1, 50*time.Millisecond)
 				begun.lasts(busy, 500*time.Millisecond)
 				id := r.add(1, 1, 100*time.Millisecond)
 				pass(100*time.Millisecond - before)
+				if n := r.Stats().Loaded; n != 1 {
+					t.Fatalf("%d rows wait by now", n)
+				}
 				w.skew.Store(-60_000)
 				pass(5 * time.Second)
 				if _, started := begun.of(id); started {

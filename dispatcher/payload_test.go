@@ -70,22 +70,26 @@ func TestPayloadsInMemoryAreBounded(t *testing.T) {
 	})
 }
 
-// A row's payload counts no longer than the row is held, whatever becomes of it.
-func TestPayloadsAreGivenBack(t *testing.T) {
+// A row is delivered once if it is still as it was found, and its payload counts no longer than the row is held, whatever becomes of it.
+func TestWhatBecomesOfRowsAndTheirPayloads(t *testing.T) {
+	strict := func(p *biztype.Policy) { p.Strict = true }
 	cases := map[string]struct {
 		adapt func(*biztype.Policy)
 		row   func(*store.Row) // before it is loaded
 		then  func(*rig)
+		calls int32 // for two rows
+		known int   // of these, after ten seconds
 	}{
-		"it is delivered":            {},
-		"it is claimed":              {adapt: func(p *biztype.Policy) { p.Strict = true }},
-		"it is gone":                 {row: func(row *store.Row) { row.Status = tocsin.Cancelled }},
-		"it is rescheduled":          {row: func(row *store.Row) { row.Action += time.Hour.Milliseconds() }},
-		"it waits, and is given up":  {adapt: func(p *biztype.Policy) { p.Rate = 0.001 }, then: func(r *rig) { r.Set([]int{0}, nil) }},
-		"its claim is another's":     {adapt: func(p *biztype.Policy) { p.Strict = true }, then: failing("claim")},
-		"it can't be loaded":         {then: failing("load")},
-		"its outcome is not stored":  {then: failing("settle")},
-		"it is one that ended lives": {row: func(row *store.Row) { row.Crashes = suspectFrom }},
+		"they are delivered":           {calls: 2},
+		"they are claimed":             {adapt: strict, calls: 2},
+		"they are gone":                {row: cancelled},
+		"they are another's":           {row: func(row *store.Row) { row.Status = tocsin.Claimed }},
+		"they are rescheduled":         {row: inAnHour},
+		"one waits, and is given up":   {adapt: func(p *biztype.Policy) { p.Rate = 0.001 }, then: func(r *rig) { pass(time.Second); r.Set([]int{0}, nil) }, calls: 1},
+		"their claims fail":            {adapt: strict, then: failing("claim"), known: 2},
+		"they can't be loaded":         {then: failing("load"), known: 2},
+		"outcomes are not stored":      {then: failing("settle"), calls: 2, known: 2},
+		"they are some that end lives": {row: func(row *store.Row) { row.Crashes = suspectFrom }, calls: 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -93,21 +97,22 @@ func TestPayloadsAreGivenBack(t *testing.T) {
 			if c.adapt != nil {
 				c.adapt(&p)
 			}
-			inBubble(t, p, succeeds, func(r *rig) {
-				id := r.inflate(r.insert(0, 1, 50*time.Millisecond), 5000)
-				other := r.inflate(r.insert(0, 1, 50*time.Millisecond), 5000)
-				r.offer(id)
-				r.offer(other)
-				if c.row != nil {
-					r.store.change(id, c.row)
-					r.store.change(other, c.row)
+			var calls atomic.Int32
+			inBubble(t, p, func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig) {
+				ids := []tocsin.JobID{r.insert(0, 1, 50*time.Millisecond), r.insert(0, 1, 50*time.Millisecond)}
+				for _, id := range ids {
+					r.offer(r.inflate(id, 5000))
+					if c.row != nil {
+						r.store.change(id, c.row)
+					}
 				}
 				if c.then != nil {
 					c.then(r)
 				}
 				pass(10 * time.Second)
-				if n := r.Stats().PayloadBytes; n != 0 {
-					t.Errorf("%d bytes are still counted", n)
+				known, _, _ := r.Lane(0, 1)
+				if n := r.Stats().PayloadBytes; n != 0 || known != c.known || calls.Load() != c.calls {
+					t.Errorf("%d bytes are still counted, %d rows are known, after %d deliveries", n, known, calls.Load())
 				}
 				r.store.fail(nil)
 			})

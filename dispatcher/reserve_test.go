@@ -101,12 +101,17 @@ func (r *rig) hand(room duequeue.Room, rows []store.Row) (refused []duequeue.Ent
 	return r.Take(r.t.Context(), 0, 1, room, rows, time.Now())
 }
 
-// room reserves room for so many rows, as a lane has that was quick for a while.
+// loadAhead has type 1 load n rows beyond its free slots, as a lane does that was quick for a while.
+func (r *rig) loadAhead(n int) {
+	r.servers[0].mu.Lock()
+	defer r.servers[0].mu.Unlock()
+	r.servers[0].lanes[1].ahead = n
+}
+
+// room reserves room for n rows in a lane that loads as many ahead.
 func (r *rig) room(n int) duequeue.Room {
 	r.t.Helper()
-	r.servers[0].mu.Lock()
-	r.servers[0].lanes[1].ahead = n
-	r.servers[0].mu.Unlock()
+	r.loadAhead(n)
 	room := r.reserve(n)
 	if room.Rows != n {
 		r.t.Fatalf("room for %d rows, want %d", room.Rows, n)

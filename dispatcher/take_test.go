@@ -178,25 +178,3 @@ func TestWholeRowsThatChangeBeforeTheyStart(t *testing.T) {
 		})
 	}
 }
-
-func TestRowsTakenWhileTheirTableIsDrained(t *testing.T) {
-	target := newCalls()
-	target.took = time.Second
-	target.inBubble(t, func(r *rig) {
-		var ids []tocsin.JobID
-		for range 2 {
-			ids = append(ids, r.insert(0, 1, 0))
-		}
-		r.hand(r.room(2), r.rows(ids...)) // one starts, one waits for the slot
-		pass(time.Millisecond)
-		r.Set([]int{0}, nil)
-		if err := r.Drain(r.t.Context(), []int{0}); err != nil {
-			t.Error(err)
-		}
-		pass(3 * time.Second)
-		if n := target.tasks(); n != 1 {
-			t.Errorf("%d tasks started, want only the first", n)
-		}
-		r.idle()
-	})
-}
