@@ -176,7 +176,7 @@ func TestTheHandlerOfAClaimedTaskSeesWhenItWasToAct(t *testing.T) {
 func TestAClaimUnderWayAtTheEndIsNotLeftBehind(t *testing.T) {
 	for name, whole := range map[string]bool{"loaded": false, "read whole": true} {
 		t.Run(name, func(t *testing.T) {
-			target := newCalls()
+			target := newCalls(nil)
 			target.inBubble(t, func(r *rig) {
 				r.store.fail(func(statement string, _ []tocsin.JobID) error {
 					if statement == "claim" {

@@ -40,44 +40,20 @@ func (w *watched) reads() []time.Time {
 	return slices.Clone(w.loads)
 }
 
-// starts records when deliveries began.
-type starts struct {
-	mu    sync.Mutex
-	at    map[tocsin.JobID]time.Time
-	busy  tocsin.JobID  // the task whose delivery takes a while
-	takes time.Duration // how long it takes
-}
-
-// lasts makes a task's delivery take d.
-func (s *starts) lasts(id tocsin.JobID, d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.busy, s.takes = id, d
-}
-
-func (s *starts) deliver(_ context.Context, task tocsin.Info) error {
-	s.mu.Lock()
-	s.at[task.JobID] = time.Now()
-	wait := time.Duration(0)
-	if task.JobID == s.busy {
-		wait = s.takes
+// halfASecond is how long the task takes, and no other.
+func halfASecond(id tocsin.JobID) answer {
+	return func(task tocsin.Info) (time.Duration, error) {
+		if task.JobID == id {
+			return 500 * time.Millisecond, nil
+		}
+		return 0, nil
 	}
-	s.mu.Unlock()
-	time.Sleep(wait)
-	return nil
 }
 
-func (s *starts) of(id tocsin.JobID) (time.Time, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, ok := s.at[id]
-	return at, ok
-}
-
-// ahead runs f with a dispatcher of one biz type, its watched memory and its starts.
-func ahead(t *testing.T, p biztype.Policy, adapt func(*Config), f func(*rig, *watched, *starts)) {
+// ahead runs f with a dispatcher of one biz type, its watched memory and its calls.
+func ahead(t *testing.T, p biztype.Policy, adapt func(*Config), f func(*rig, *watched, *calls)) {
 	t.Helper()
-	begun := &starts{at: map[tocsin.JobID]time.Time{}}
+	begun := newCalls(nil)
 	var w *watched
 	inBubbleWith(t, p, handler(begun.deliver), func(c *Config) {
 		w = &watched{memory: c.Store.(*memory)}
@@ -92,7 +68,7 @@ func ahead(t *testing.T, p biztype.Policy, adapt func(*Config), f func(*rig, *wa
 }
 
 func TestRowsAreLoadedAheadTogetherAndStartedAtTheirTime(t *testing.T) {
-	ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *starts) {
+	ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *calls) {
 		origin := time.Now()
 		dues := []time.Duration{100, 101, 104, 106, 200} // ms
 		ids := make([]tocsin.JobID, len(dues))
@@ -101,7 +77,7 @@ func TestRowsAreLoadedAheadTogetherAndStartedAtTheirTime(t *testing.T) {
 		}
 		pass(time.Second)
 		for i, due := range dues {
-			at, _ := begun.of(ids[i])
+			at, _ := begun.first(ids[i])
 			if got := at.Sub(origin); got != due*time.Millisecond {
 				t.Errorf("the row that is due at %d ms started at %v", due, got)
 			}
@@ -119,7 +95,7 @@ func TestRowsAreLoadedAheadTogetherAndStartedAtTheirTime(t *testing.T) {
 
 func TestARowCancelledBeforeItIsLoadedIsNeverDelivered(t *testing.T) {
 	for before := range 15 {
-		ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *starts) {
+		ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *calls) {
 			first := r.add(0, 1, 96*time.Millisecond) // first loads its neighbour with it, as early as possible
 			id := r.add(1, 1, 100*time.Millisecond)
 			pass(100*time.Millisecond - time.Duration(before)*time.Millisecond)
@@ -127,7 +103,7 @@ func TestARowCancelledBeforeItIsLoadedIsNeverDelivered(t *testing.T) {
 			cancelled := time.Now()
 			pass(time.Second)
 			r.status(first, tocsin.Done)
-			_, delivered := begun.of(id)
+			_, delivered := begun.first(id)
 			for i, ids := range w.rows {
 				if slices.Contains(ids, id) && delivered && w.loads[i].After(cancelled) {
 					t.Errorf("delivered although cancelled %d ms before it was due, and before its load", before)
@@ -143,13 +119,13 @@ func TestARowCancelledBeforeItIsLoadedIsNeverDelivered(t *testing.T) {
 func TestAHeldRowTakesNoSlotFromOneThatIsDue(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Concurrency = 1
-	ahead(t, p, nil, func(r *rig, _ *watched, begun *starts) {
+	ahead(t, p, nil, func(r *rig, _ *watched, begun *calls) {
 		held := r.add(0, 1, 100*time.Millisecond)
 		pass(97 * time.Millisecond)
 		now := r.add(1, 1, 0)
 		offered := time.Now()
 		pass(time.Second)
-		if at, _ := begun.of(now); !at.Equal(offered) {
+		if at, _ := begun.first(now); !at.Equal(offered) {
 			t.Errorf("the row that was due at once waited %v", at.Sub(offered))
 		}
 		r.status(held, tocsin.Done)
@@ -159,7 +135,7 @@ func TestAHeldRowTakesNoSlotFromOneThatIsDue(t *testing.T) {
 func TestRowsOfStrictTypesAreLoadedWhenTheyAreDue(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict = true
-	ahead(t, p, nil, func(r *rig, w *watched, _ *starts) {
+	ahead(t, p, nil, func(r *rig, w *watched, _ *calls) {
 		origin := time.Now()
 		id := r.add(0, 1, 100*time.Millisecond)
 		pass(time.Second)
@@ -198,10 +174,10 @@ func TestRowsThatWaitAreGivenBack(t *testing.T) {
 			t.Run(name+", "+wait, func(t *testing.T) {
 				var lost atomic.Bool
 				lease := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return !lost.Load() } }
-				ahead(t, p, lease, func(r *rig, _ *watched, begun *starts) {
+				ahead(t, p, lease, func(r *rig, _ *watched, begun *calls) {
 					if at > 100*time.Millisecond {
 						r.loadAhead(1)
-						begun.lasts(r.add(1, 1, 50*time.Millisecond), 500*time.Millisecond)
+						begun.answers(halfASecond(r.add(1, 1, 50*time.Millisecond)))
 					}
 					id := r.add(0, 1, 100*time.Millisecond)
 					pass(at)
@@ -210,7 +186,7 @@ func TestRowsThatWaitAreGivenBack(t *testing.T) {
 					}
 					c.lose(r, &lost)
 					pass(time.Second)
-					_, started := begun.of(id)
+					_, started := begun.first(id)
 					if claims, _ := r.store.counts(store.Stored); started != (c.regain == nil) || claims > 0 != started {
 						t.Errorf("delivered is %v after %d claims", started, claims)
 					}
@@ -234,10 +210,10 @@ func TestRowsThatWaitAreGivenBack(t *testing.T) {
 func TestNothingStartsOnceTheClockWasSetBack(t *testing.T) {
 	for name, before := range map[string]time.Duration{"held": 3 * time.Millisecond, "waiting for a slot": -200 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			ahead(t, oneSlot(), nil, func(r *rig, w *watched, begun *starts) {
+			ahead(t, oneSlot(), nil, func(r *rig, w *watched, begun *calls) {
 				r.loadAhead(1)
 				busy := r.add(0, 1, 50*time.Millisecond)
-				begun.lasts(busy, 500*time.Millisecond)
+				begun.answers(halfASecond(busy))
 				id := r.add(1, 1, 100*time.Millisecond)
 				pass(100*time.Millisecond - before)
 				if n := r.Stats().Loaded; n != 1 {
@@ -245,7 +221,7 @@ func TestNothingStartsOnceTheClockWasSetBack(t *testing.T) {
 				}
 				w.skew.Store(-60_000)
 				pass(5 * time.Second)
-				if _, started := begun.of(id); started {
+				if _, started := begun.first(id); started {
 					t.Error("started")
 				}
 				w.skew.Store(0)
@@ -257,13 +233,13 @@ func TestNothingStartsOnceTheClockWasSetBack(t *testing.T) {
 }
 
 func TestAStopGivesHeldRowsBack(t *testing.T) {
-	ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *starts) {
+	ahead(t, policy("order.close", 1), nil, func(r *rig, w *watched, begun *calls) {
 		id := r.add(0, 1, 100*time.Millisecond)
 		pass(97 * time.Millisecond)
 		r.stop()
 		pass(time.Second)
 		r.status(id, tocsin.Pending)
-		if _, started := begun.of(id); started || len(w.reads()) != 1 {
+		if _, started := begun.first(id); started || len(w.reads()) != 1 {
 			t.Errorf("started is %v after %d loads, want a row that was held and did not start", started, len(w.reads()))
 		}
 	})
@@ -288,7 +264,7 @@ func (p partial) Load(ctx context.Context, server int, ids []tocsin.JobID) (stor
 
 func TestATableThatCannotBeReadDelaysNoOther(t *testing.T) {
 	broken := func(c *Config) { c.Store = partial{c.Store.(*watched)} }
-	ahead(t, policy("order.close", 1), broken, func(r *rig, w *watched, _ *starts) {
+	ahead(t, policy("order.close", 1), broken, func(r *rig, w *watched, _ *calls) {
 		r.add(0, 1, 0)
 		for range 20 {
 			due := time.Now().Add(250 * time.Millisecond)
@@ -324,15 +300,15 @@ func TestARowThatWaitsIsNotStartedAMomentEarly(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Rate = 1000. / 60
 	var back, known atomic.Int64
-	ahead(t, p, func(c *Config) { c.Store = stepping{c.Store.(*watched), &back, &known} }, func(r *rig, _ *watched, begun *starts) {
+	ahead(t, p, func(c *Config) { c.Store = stepping{c.Store.(*watched), &back, &known} }, func(r *rig, _ *watched, begun *calls) {
 		origin := time.Now()
 		first, second := r.add(0, 1, 100*time.Millisecond), r.add(1, 1, 100*time.Millisecond)
 		pass(102 * time.Millisecond)
 		back.Store(70)
 		r.add(2, 1, 0) // its load reads the clock
 		pass(time.Second)
-		one, _ := begun.of(first)
-		two, _ := begun.of(second)
+		one, _ := begun.first(first)
+		two, _ := begun.first(second)
 		if two.Before(one) {
 			one, two = two, one
 		}
@@ -354,13 +330,13 @@ func (m laggard) Load(ctx context.Context, server int, ids []tocsin.JobID) (stor
 
 func TestARowThatWasPutOffIsNotHeldByAnOldRead(t *testing.T) {
 	slow := func(c *Config) { c.Store = laggard{c.Store.(*watched)} }
-	ahead(t, policy("order.close", 1), slow, func(r *rig, w *watched, begun *starts) {
+	ahead(t, policy("order.close", 1), slow, func(r *rig, w *watched, begun *calls) {
 		id := r.add(0, 1, 100*time.Millisecond)
 		r.store.change(id, func(row *store.Row) { row.Action, row.Version = row.Action+24, row.Version+1 })
 		pass(110 * time.Millisecond) // it was read at 95 ms; the clock will be at 115
 		r.store.change(id, func(row *store.Row) { row.Status = tocsin.Cancelled })
 		pass(time.Second)
-		if _, started := begun.of(id); started {
+		if _, started := begun.first(id); started {
 			t.Errorf("delivered although cancelled 14 ms before it was due; loads at %v", w.reads())
 		}
 	})

@@ -1,11 +1,9 @@
 package dispatcher
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,42 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// keyLog notes the deliveries of each biz_id.
-type keyLog struct {
-	mu    sync.Mutex
-	now   map[uint64]int
-	most  map[uint64]int
-	all   int // at once
-	order map[uint64][]tocsin.JobID
-}
-
-func newKeyLog() *keyLog {
-	return &keyLog{now: map[uint64]int{}, most: map[uint64]int{}, order: map[uint64][]tocsin.JobID{}}
-}
-
-// deliver makes a handler that takes a while, whatever becomes of its context.
-func (l *keyLog) deliver(took func(tocsin.Info) (time.Duration, error)) handler {
-	return func(_ context.Context, task tocsin.Info) error {
-		l.mu.Lock()
-		l.now[task.BizID]++
-		l.most[task.BizID] = max(l.most[task.BizID], l.now[task.BizID])
-		all := 0
-		for _, n := range l.now {
-			all += n
-		}
-		l.all = max(l.all, all)
-		l.order[task.BizID] = append(l.order[task.BizID], task.JobID)
-		l.mu.Unlock()
-		d, err := took(task)
-		time.Sleep(d)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.now[task.BizID]--
-		return err
-	}
-}
-
-func quick(tocsin.Info) (time.Duration, error) { return 20 * time.Millisecond, nil }
+var quick = ends(20*time.Millisecond, nil)
 
 // keyed stores a row of a key.
 func (r *rig) keyed(key uint64, due time.Duration) tocsin.JobID {
@@ -71,8 +34,8 @@ func TestAKeysTasksAreDeliveredInTurn(t *testing.T) {
 	const keys, each = 3, 30
 	for _, n := range []int{1, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			log := newKeyLog()
-			inBubble(t, keyPolicy(n), log.deliver(quick), func(r *rig) {
+			log := newCalls(quick)
+			inBubble(t, keyPolicy(n), log.deliver, func(r *rig) {
 				want := map[uint64][]tocsin.JobID{}
 				for i := range each {
 					for k := range uint64(keys) {
@@ -86,8 +49,8 @@ func TestAKeysTasksAreDeliveredInTurn(t *testing.T) {
 				}
 				pass(5 * time.Second)
 				for k := range want {
-					if log.most[k] != n || n == 1 && !slices.Equal(log.order[k], want[k]) || len(log.order[k]) != each {
-						t.Errorf("key %d: %d at once, in the order %v, want %v", k, log.most[k], log.order[k], want[k])
+					if log.most[k] != n || n == 1 && !slices.Equal(log.order(k), want[k]) || len(log.order(k)) != each {
+						t.Errorf("key %d: %d at once, in the order %v, want %v", k, log.most[k], log.order(k), want[k])
 					}
 					for _, id := range want[k] {
 						r.status(id, tocsin.Done)
@@ -110,7 +73,7 @@ func TestAKeysTasksGoInOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		rows    int // of the key, a second apart
 		offered []int
-		took    func(tocsin.Info) (time.Duration, error)
+		took    answer
 		order   []int // nil: each once
 	}{
 		"those before the last go first, though it alone is offered": {20, []int{19}, quick, nil},
@@ -120,11 +83,11 @@ func TestAKeysTasksGoInOrder(t *testing.T) {
 			}
 			return 0, nil
 		}, []int{0, 1, 0}},
-		"a handler that ignores its time-out keeps its place": {2, []int{0, 1}, func(tocsin.Info) (time.Duration, error) { return 9 * timeout / 2, nil }, nil},
+		"a handler that ignores its time-out keeps its place": {2, []int{0, 1}, ends(9*timeout/2, nil), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := newKeyLog()
-			inBubble(t, keyPolicy(1), log.deliver(c.took), func(r *rig) {
+			log := newCalls(c.took)
+			inBubble(t, keyPolicy(1), log.deliver, func(r *rig) {
 				var ids, want []tocsin.JobID
 				for i := range c.rows {
 					ids = append(ids, r.keyed(7, time.Duration(i-c.rows)*time.Second))
@@ -139,8 +102,8 @@ func TestAKeysTasksGoInOrder(t *testing.T) {
 					r.offer(ids[i])
 				}
 				pass(30 * time.Second)
-				if !slices.Equal(log.order[7], want) || log.most[7] != 1 {
-					t.Errorf("in the order %v, want %v; %d at once", log.order[7], want, log.most[7])
+				if !slices.Equal(log.order(7), want) || log.most[7] != 1 {
+					t.Errorf("in the order %v, want %v; %d at once", log.order(7), want, log.most[7])
 				}
 				for _, id := range ids {
 					r.status(id, tocsin.Done)
@@ -152,9 +115,9 @@ func TestAKeysTasksGoInOrder(t *testing.T) {
 
 // Two processes that find the same rows deliver a key's tasks in one order, never two at once; a failing look is made again.
 func TestProcessesShareAKeysTurns(t *testing.T) {
-	log := newKeyLog()
+	log := newCalls(quick)
 	p := keyPolicy(1)
-	sinks := map[string]Sink{p.Name: log.deliver(quick)}
+	sinks := map[string]Sink{p.Name: handler(log.deliver)}
 	each := func(c *Config) { c.ClaimEach = true }
 	synctest.Test(t, func(t *testing.T) {
 		a := newRig(t, sinks, each)
@@ -181,8 +144,8 @@ func TestProcessesShareAKeysTurns(t *testing.T) {
 			b.offer(want[len(want)-1-i])
 		}
 		pass(20 * time.Second)
-		if log.most[7] != 1 || !slices.Equal(log.order[7], want) || fails != 5 {
-			t.Errorf("%d at once, in the order %v, want %v", log.most[7], log.order[7], want)
+		if log.most[7] != 1 || !slices.Equal(log.order(7), want) || fails != 5 {
+			t.Errorf("%d at once, in the order %v, want %v", log.most[7], log.order(7), want)
 		}
 		a.finish()
 		b.finish()
@@ -191,9 +154,8 @@ func TestProcessesShareAKeysTurns(t *testing.T) {
 
 // A sweep goes through a key's overdue rows, and leaves those that are not.
 func TestASweepTakesAKeysRowsInTurn(t *testing.T) {
-	log := newKeyLog()
-	p := keyPolicy(1)
-	inBubbleWith(t, p, log.deliver(quick), func(c *Config) { sweeping(c); c.SweepGrace = 10 * time.Second }, func(r *rig) {
+	log := newCalls(quick)
+	inBubbleWith(t, keyPolicy(1), handler(log.deliver), func(c *Config) { sweeping(c); c.SweepGrace = 10 * time.Second }, func(r *rig) {
 		var want []tocsin.JobID
 		for i := range 20 {
 			want = append(want, r.keyed(7, time.Duration(i-90)*time.Second))
@@ -206,8 +168,8 @@ func TestASweepTakesAKeysRowsInTurn(t *testing.T) {
 			pass(10 * time.Millisecond)
 			busy, _, _ = r.Lane(0, 1)
 		}
-		if !slices.Equal(log.order[7], want) || log.most[7] != 1 {
-			t.Errorf("in the order %v, want %v", log.order[7], want)
+		if !slices.Equal(log.order(7), want) || log.most[7] != 1 {
+			t.Errorf("in the order %v, want %v", log.order(7), want)
 		}
 		r.status(young, tocsin.Pending)
 	})
@@ -215,15 +177,13 @@ func TestASweepTakesAKeysRowsInTurn(t *testing.T) {
 
 // In a sweep a look at a key may be due when a task could not reach its target: then the key is left alone, and nothing else happens.
 func TestASweepForgetsALookAtAKeyWhoseTargetIsAway(t *testing.T) {
-	log := newKeyLog()
-	p := keyPolicy(2)
-	sinks := map[string]Sink{p.Name: log.deliver(func(task tocsin.Info) (time.Duration, error) {
+	log := newCalls(func(task tocsin.Info) (time.Duration, error) {
 		if task.Payload == "away" {
 			return 20 * time.Millisecond, absent{}
 		}
 		return 20 * time.Millisecond, nil
-	})}
-	inBubbleOf(t, []biztype.Policy{p}, sinks, sweeping, func(r *rig) {
+	})
+	inBubbleWith(t, keyPolicy(2), handler(log.deliver), sweeping, func(r *rig) {
 		var ids []tocsin.JobID
 		for i := range 4 {
 			ids = append(ids, r.keyed(7, time.Duration(i-90)*time.Second))
@@ -240,10 +200,8 @@ func TestASweepForgetsALookAtAKeyWhoseTargetIsAway(t *testing.T) {
 
 // A task of a key whose turn comes while its type is paused is delivered when the type goes on.
 func TestAKeysTurnOutlastsAPause(t *testing.T) {
-	log := newKeyLog()
 	p := keyPolicy(1)
-	policies, sinks := one(p, log.deliver(func(tocsin.Info) (time.Duration, error) { return time.Second, nil }))
-	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
+	inBubble(t, p, newCalls(ends(time.Second, nil)).deliver, func(r *rig) {
 		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
 		r.offer(first)
 		r.offer(second)
@@ -254,7 +212,7 @@ func TestAKeysTurnOutlastsAPause(t *testing.T) {
 		pass(10 * time.Second)
 		r.status(first, tocsin.Done)
 		r.status(second, tocsin.Pending)
-		r.SetPolicies(policies)
+		r.SetPolicies([]biztype.Policy{p})
 		pass(3 * time.Second)
 		r.status(second, tocsin.Done)
 	})

@@ -2,10 +2,8 @@ package dispatcher
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,47 +14,14 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// stubborn is a handler that ignores its context. Its first attempt takes a set time
-// and returns a set error.
-type stubborn struct {
-	takes time.Duration
-	err   error
-
-	mu    sync.Mutex
-	now   map[tocsin.JobID]int // deliveries in progress
-	most  int                  // of one task at the same time
-	began []time.Time
-}
-
-func (s *stubborn) deliver(_ context.Context, task tocsin.Info) error {
-	s.enter(task.JobID, 1)
-	defer s.enter(task.JobID, -1)
-	if task.Attempts > 0 {
-		return nil
-	}
-	time.Sleep(s.takes)
-	return s.err
-}
-
-func (s *stubborn) enter(id tocsin.JobID, by int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.now == nil {
-		s.now = make(map[tocsin.JobID]int)
-	}
-	s.now[id] += by
-	if by > 0 {
-		s.began = append(s.began, time.Now())
-	}
-	s.most = max(s.most, s.now[id])
-}
-
-// seen returns how many deliveries began, and the most deliveries of one task that
-// ran at the same time.
-func (s *stubborn) seen() (began, most int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.began), s.most
+// stubborn ignores its context. Its first attempt takes a set time and returns a set error.
+func stubborn(takes time.Duration, err error) *calls {
+	return newCalls(func(task tocsin.Info) (time.Duration, error) {
+		if task.Attempts > 0 {
+			return 0, nil
+		}
+		return takes, err
+	})
 }
 
 // overrunPolicy has a time-out of 2 s and retries after half a second.
@@ -80,7 +45,7 @@ func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
 		"it does not return for long":    {25 * time.Second, errors.New("no answer"), 2, []time.Duration{0, 4500 * time.Millisecond}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &stubborn{takes: c.takes, err: c.err}
+			s := stubborn(c.takes, c.err)
 			inBubble(t, overrunPolicy(), s.deliver, func(r *rig) {
 				begun, id := time.Now(), r.add(0, 1, 0)
 				for range 60 { // peeks and bells find it again and again
@@ -95,7 +60,7 @@ func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
 					t.Fatalf("%d deliveries, %d at the same time; want %d and %d", began, most, len(c.starts), c.most)
 				}
 				for i, want := range c.starts {
-					if got := s.began[i].Sub(begun); !near(got, want) {
+					if got := s.begun[i].at.Sub(begun); !near(got, want) {
 						t.Errorf("delivery %d started after %s, want %s", i, got, want)
 					}
 				}
@@ -108,7 +73,7 @@ func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
 }
 
 func TestWholeRowsWaitForTheirLastAttemptToo(t *testing.T) {
-	s := &stubborn{takes: 3 * time.Second, err: errors.New("no answer")}
+	s := stubborn(3*time.Second, errors.New("no answer"))
 	inBubble(t, overrunPolicy(), s.deliver, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(2600 * time.Millisecond)
@@ -122,7 +87,7 @@ func TestWholeRowsWaitForTheirLastAttemptToo(t *testing.T) {
 }
 
 func TestASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
-	s := &stubborn{takes: 30 * time.Second, err: errors.New("no answer")}
+	s := stubborn(30*time.Second, errors.New("no answer"))
 	_, sinks := one(overrunPolicy(), s.deliver)
 	inBubbleOf(t, []biztype.Policy{overrunPolicy()}, sinks, func(c *Config) { c.ClaimAll, c.SweepGrace = true, time.Nanosecond }, func(r *rig) {
 		id := r.add(0, 1, 0)
@@ -140,7 +105,7 @@ func TestASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
 }
 
 func TestTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *testing.T) {
-	s := &stubborn{takes: 4 * time.Second, err: errors.New("no answer")}
+	s := stubborn(4*time.Second, errors.New("no answer"))
 	inBubble(t, overrunPolicy(), s.deliver, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(3 * time.Second)
@@ -156,7 +121,7 @@ func TestTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *test
 
 func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 	var log bytes.Buffer // written by the dispatcher's goroutines one after another
-	s := &stubborn{takes: 130 * time.Second, err: errors.New("no answer")}
+	s := stubborn(130*time.Second, errors.New("no answer"))
 	_, sinks := one(overrunPolicy(), s.deliver)
 	adapt := func(c *Config) { c.Logger = devtest.NewLogger(&log) }
 	inBubbleOf(t, nil, sinks, adapt, func(r *rig) {
@@ -185,7 +150,7 @@ func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 
 // A task that is rescheduled while in delivery waits for that delivery as long as a failed one would.
 func TestARescheduledTaskWaitsForItsLastDelivery(t *testing.T) {
-	s := &stubborn{takes: 3500 * time.Millisecond, err: errors.New("no answer")} // the time-out is 2 s, and the bound counts from there
+	s := stubborn(3500*time.Millisecond, errors.New("no answer")) // the time-out is 2 s, and the bound counts from there
 	inBubble(t, policy("order.close", 1), s.deliver, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(200 * time.Millisecond)

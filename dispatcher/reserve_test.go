@@ -1,8 +1,6 @@
 package dispatcher
 
 import (
-	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,62 +12,11 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// calls is a target that remembers how often each task came.
-type calls struct {
-	took time.Duration
-
-	mu   sync.Mutex
-	byID map[tocsin.JobID]int
-	err  error
-}
-
-func newCalls() *calls { return &calls{byID: make(map[tocsin.JobID]int)} }
-
-// of tells how often the task came.
-func (c *calls) of(id tocsin.JobID) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byID[id]
-}
-
-// tasks tells how many came.
-func (c *calls) tasks() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.byID)
-}
-
-// answer sets what the target says from now on.
-func (c *calls) answer(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = err
-}
-
-func (c *calls) note(id tocsin.JobID) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.byID[id]++
-	return c.err
-}
-
-func (c *calls) deliver(_ context.Context, task tocsin.Info) error {
-	err := c.note(task.JobID)
-	time.Sleep(c.took)
-	return err
-}
-
 // oneSlot is a policy with one slot.
 func oneSlot() biztype.Policy {
 	p := policy("order.close", 1)
 	p.Concurrency = 1
 	return p
-}
-
-// inBubble runs f with a dispatcher of a type with one slot, whose target are the calls.
-func (c *calls) inBubble(t *testing.T, f func(*rig)) {
-	t.Helper()
-	inBubble(t, oneSlot(), c.deliver, f)
 }
 
 // reserve is Reserve of type 1, once everything else has come to rest.
@@ -140,7 +87,7 @@ func (r *rig) idle() {
 
 // Their payloads count like those of loaded rows, from the moment that there is room for them.
 func TestWholeRowsStartWithoutALoad(t *testing.T) {
-	newCalls().inBubble(t, func(r *rig) {
+	newCalls(nil).inBubble(t, func(r *rig) {
 		r.failOn("load", errLost)
 		ids := r.inserts(20)
 		room := r.room(len(ids))
@@ -162,7 +109,7 @@ func TestWholeRowsStartWithoutALoad(t *testing.T) {
 func TestRoomGrowsWhileTheLaneIsQuick(t *testing.T) {
 	for name, others := range map[string]int{"alone": 0, "beside another": 1} {
 		t.Run(name, func(t *testing.T) {
-			newCalls().inBubble(t, func(r *rig) {
+			newCalls(nil).inBubble(t, func(r *rig) {
 				r.failOn("load", errLost)
 				r.hand(r.room(4), nil)
 				other, first := r.reserve(others), r.reserve(1000)
@@ -186,7 +133,7 @@ func TestRoomGrowsWhileTheLaneIsQuick(t *testing.T) {
 }
 
 func TestRoomThatIsNotUsedDoesNotGrow(t *testing.T) {
-	newCalls().inBubble(t, func(r *rig) {
+	newCalls(nil).inBubble(t, func(r *rig) {
 		first := r.reserve(1000)
 		r.hand(first, nil)
 		for range 12 {
@@ -208,7 +155,7 @@ func TestNoRoom(t *testing.T) {
 	}
 	for name, prepare := range cases {
 		t.Run(name, func(t *testing.T) {
-			newCalls().inBubble(t, func(r *rig) {
+			newCalls(nil).inBubble(t, func(r *rig) {
 				prepare(r)
 				if room := r.reserve(10); room.Rows != 0 || room.Wait != 0 {
 					t.Errorf("%+v, want none", room)
@@ -219,9 +166,7 @@ func TestNoRoom(t *testing.T) {
 }
 
 func TestASlowLaneHasNoRoom(t *testing.T) {
-	c := newCalls()
-	c.took = time.Second
-	c.inBubble(t, func(r *rig) {
+	newCalls(ends(time.Second, nil)).inBubble(t, func(r *rig) {
 		for range 40 {
 			if room := r.reserve(100); room.Rows > 0 {
 				r.hand(room, r.rows(r.inserts(room.Rows)...))
@@ -259,7 +204,7 @@ func TestRoomComesAgain(t *testing.T) {
 		},
 		"all slots are taken": {
 			func(r *rig, c *calls) {
-				c.took = time.Second
+				c.answers(ends(time.Second, nil))
 				for room := r.reserve(1); room.Rows > 0; room = r.reserve(1) {
 					r.hand(room, r.rows(r.inserts(1)...))
 				}
@@ -268,7 +213,7 @@ func TestRoomComesAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			calls := newCalls()
+			calls := newCalls(nil)
 			var woken atomic.Int32
 			adapt := func(c *Config) { c.Woken = func(int) { woken.Add(1) } }
 			inBubbleWith(t, oneSlot(), handler(calls.deliver), adapt, func(r *rig) {

@@ -27,7 +27,7 @@ func TestWholeRowsThatAreRefused(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			target := newCalls()
+			target := newCalls(nil)
 			target.inBubble(t, func(r *rig) {
 				r.failOn("load", errLost) // what starts was read whole
 				var ids, want, got []tocsin.JobID
@@ -49,8 +49,8 @@ func TestWholeRowsThatAreRefused(t *testing.T) {
 					t.Errorf("refused %d, want %d", got, want)
 				}
 				r.SetPolicies([]biztype.Policy{oneSlot()})
-				if c.started != target.tasks() {
-					t.Errorf("%d started, want %d", target.tasks(), c.started)
+				if n, _ := target.seen(); n != c.started {
+					t.Errorf("%d started, want %d", n, c.started)
 				}
 				r.idle()
 			})
@@ -72,8 +72,7 @@ func TestARowIsNotStartedTwice(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			target := newCalls()
-			target.took = c.took
+			target := newCalls(ends(c.took, nil))
 			target.inBubble(t, func(r *rig) {
 				id := r.insert(0, 1, 0)
 				rows := r.rows(id)
@@ -99,10 +98,10 @@ func TestARowIsNotStartedTwice(t *testing.T) {
 func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
 	cases := map[string]func(r *rig, c *calls, id tocsin.JobID){
 		"retried after long": func(r *rig, c *calls, id tocsin.JobID) {
-			c.answer(tocsin.RetryIn(15*time.Second, errors.New("busy")))
+			c.answers(ends(0, tocsin.RetryIn(15*time.Second, errors.New("busy"))))
 			r.offer(id)
 			time.Sleep(16 * time.Second)
-			c.answer(nil)
+			c.answers(nil)
 		},
 		"its table was given away and came back": func(r *rig, c *calls, id tocsin.JobID) {
 			r.SetPolicies(nil) // so that it is held
@@ -115,7 +114,7 @@ func TestARowThatEndedAndIsDueAgainIsNotLost(t *testing.T) {
 	}
 	for name, end := range cases {
 		t.Run(name, func(t *testing.T) {
-			target := newCalls()
+			target := newCalls(nil)
 			target.inBubble(t, func(r *rig) {
 				id := r.insert(0, 1, 0)
 				other := r.room(1) // a read that takes its time
@@ -158,7 +157,7 @@ func TestWholeRowsThatChangeBeforeTheyStart(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			target := newCalls()
+			target := newCalls(nil)
 			p := oneSlot()
 			p.Strict = c.strict
 			adapt := func(cfg *Config) { cfg.LeaseOK = func(string) bool { return true } }
