@@ -25,11 +25,6 @@ type part struct {
 	later  []result // results that arrived while the table was shut
 }
 
-// asideFor returns the pause after that many tries: 1 s, doubling up to a minute.
-func asideFor(tries int) time.Duration {
-	return min(time.Second<<min(tries-1, 6), time.Minute)
-}
-
 // locked reports whether another transaction held a row, or the table.
 func (p *part) locked() bool { return mysql.ClassOf(p.err) == mysql.Contended }
 
@@ -56,7 +51,7 @@ func (st *settler) tellAside(results []result, err error) {
 func (st *settler) schedule(p *part) {
 	switch {
 	case !p.locked():
-		p.at = time.Now().Add(asideFor(p.tries))
+		p.at = time.Now().Add(min(time.Second<<min(p.tries-1, 6), time.Minute))
 	case st.closing:
 		p.at = time.Now()
 	default:

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // cause is why an attempt failed, for metrics.
@@ -61,12 +59,3 @@ const (
 )
 
 var secondLabels = [seconds]string{"cut_off", "overlapped", "elsewhere", "crashed"}
-
-// countElsewhere counts the outcomes of attempts whose task another process has settled or claimed.
-func (m *metrics) countElsewhere(batch []result, fates []store.Fate) {
-	for i, fate := range fates {
-		if !batch[i].undone && (fate == store.Settled || fate == store.ClaimLost) {
-			m.second[secondElsewhere].Inc()
-		}
-	}
-}

@@ -31,16 +31,6 @@ type lane struct {
 	wary   atomic.Int64  // Unix ns: until then claims don't wait for locks, as one met a lock a moment ago; not guarded
 }
 
-func newLane(k *kind, s *server, capacity int) *lane {
-	return &lane{
-		kind:   k,
-		server: s,
-		queue:  duequeue.New(capacity),
-		claims: make(chan struct{}, claimsAtOnce),
-		asked:  true,
-	}
-}
-
 func (l *lane) paused() bool { return l.kind.rule.Load().paused }
 
 // rests reports whether the lane has no demand: it is paused, or its target is away.
@@ -102,12 +92,6 @@ func (l *lane) load(now int64, limit int, into []duequeue.Entry) []duequeue.Entr
 	l.kind.d.yields.load(l.class(), n)
 	l.claimRoom(n)
 	return into
-}
-
-// popEarly takes entries that are due within holdWithin, but no more than could start
-// beside all rows that the lane has in hand.
-func (l *lane) popEarly(now int64, limit int, into []duequeue.Entry) []duequeue.Entry {
-	return l.load(now+holdWithin.Milliseconds(), min(l.budget()-l.early, limit), into)
 }
 
 // grow loads further ahead from now on, once as many rows as are loaded ahead

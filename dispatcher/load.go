@@ -93,8 +93,8 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 		}
 		lead := s.lead(l)
 		into = l.pop(now, chunk-len(into), into)
-		if lead > 0 && (len(into) > 0 || l.untilDue(now) <= lead) {
-			into = l.popEarly(now, chunk-len(into), into)
+		if lead > 0 && (len(into) > 0 || l.untilDue(now) <= lead) { // no more than could start beside all that the lane has in hand
+			into = l.load(now+holdWithin.Milliseconds(), min(l.budget()-l.early, chunk-len(into)), into)
 		}
 		until := l.untilDue(now)
 		if until > lead {
@@ -198,14 +198,14 @@ func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, turns map[
 	for i := range loaded.Rows {
 		rows[loaded.Rows[i].JobID] = &loaded.Rows[i]
 	}
-	for number, err := range loaded.Failed {
-		s.d.metrics.failed("load", err)
-		s.avoid(number)
-	}
 	tasks := make([]*task, 0, len(rows))
 	defer signal(s.wake) // the loader that waits does not know of what is put back
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for number, err := range loaded.Failed {
+		s.d.metrics.failed("load", err)
+		s.known(number).avoidUntil = at.Add(avoidFor) // then one row of it is tried: see sift
+	}
 	s.compareClocks(loaded.Now, at.Sub(asked), at)
 	for _, e := range batch {
 		l := s.lanes[e.Type]

@@ -68,11 +68,3 @@ func (s *server) endProbe(table int, ok bool) {
 		t.avoidUntil = time.Time{}
 	}
 }
-
-// avoid leaves a locked table alone for a while. Then one row of it is tried: see
-// sift.
-func (s *server) avoid(number int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known(number).avoidUntil = time.Now().Add(avoidFor)
-}

@@ -207,10 +207,13 @@ func (m *metrics) failed(statement string, err error) {
 	m.errors.WithLabelValues(statement, class).Inc()
 }
 
-func (m *metrics) settled(all []store.Fate) {
+func (m *metrics) settled(batch []result, fates []store.Fate) {
 	var n [store.Fates]int
-	for _, f := range all {
+	for i, f := range fates {
 		n[f]++
+		if !batch[i].undone && (f == store.Settled || f == store.ClaimLost) {
+			m.second[secondElsewhere].Inc()
+		}
 	}
 	for i, count := range n {
 		if count > 0 {

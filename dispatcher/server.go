@@ -74,7 +74,7 @@ func newServer(d *Dispatcher, index int) *server {
 		lookups:  make(map[key]time.Time),
 		overruns: make(map[tocsin.JobID]*overrun),
 	}
-	s.settler = newSettler(s)
+	s.settler = &settler{server: s, flush: make(chan struct{}, 1), shut: make(map[int]*part)}
 	return s
 }
 
@@ -125,7 +125,7 @@ func (s *server) setLane(k *kind, capacity int) {
 		l.queue.SetCap(capacity)
 		return
 	}
-	l := newLane(k, s, capacity)
+	l := &lane{kind: k, server: s, queue: duequeue.New(capacity), claims: make(chan struct{}, claimsAtOnce), asked: true}
 	s.lanes[k.number] = l
 	s.order = append(s.order, l)
 	k.mu.Lock()

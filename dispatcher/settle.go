@@ -56,10 +56,6 @@ type settler struct {
 	closing bool          // ends when nothing is pending
 }
 
-func newSettler(s *server) *settler {
-	return &settler{server: s, flush: make(chan struct{}, 1), shut: make(map[int]*part)}
-}
-
 func (st *settler) add(r result) {
 	st.unsettled.Add(1)
 	st.mu.Lock()
@@ -252,8 +248,7 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 		s.d.cfg.Woken(s.index)
 	}
 	s.record(batch, fates)
-	s.d.metrics.settled(fates)
-	s.d.metrics.countElsewhere(batch, fates)
+	s.d.metrics.settled(batch, fates)
 }
 
 // close forgets the task, or queues it again if it is due again soon. It reports

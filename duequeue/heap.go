@@ -33,13 +33,6 @@ func (q *Queue) swap(h minMax, i, j int) {
 	q.slots[h[i]].pos, q.slots[h[j]].pos = int32(i), int32(j)
 }
 
-func (q *Queue) push(h *minMax, slot int32) {
-	*h = append(*h, slot)
-	last := len(*h) - 1
-	q.slots[slot].pos = int32(last)
-	q.up(*h, last)
-}
-
 // remove takes the slot at i out and returns it.
 func (q *Queue) remove(h *minMax, i int) int32 {
 	last := len(*h) - 1

@@ -179,7 +179,9 @@ func (q *Queue) insert(e Entry) {
 	}
 	q.slots[i] = slot{Entry: e}
 	q.index[e.JobID] = i
-	q.push(&q.queued, i)
+	q.slots[i].pos = int32(len(q.queued))
+	q.queued = append(q.queued, i)
+	q.up(q.queued, len(q.queued)-1)
 }
 
 func (q *Queue) forget(i int32) {

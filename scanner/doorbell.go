@@ -149,7 +149,7 @@ func (d *doorbell) check(ctx context.Context, now time.Time) error {
 			d.windows[database] = w
 		}
 		w.check(id, now)
-		d.news = d.news || w.lacks(id)
+		d.news = d.news || id > w.high || len(w.gaps) > 0 // without gaps a lower id can't commit any more
 	}
 	d.partly = len(last) > 0
 	if err != nil {

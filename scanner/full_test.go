@@ -35,6 +35,13 @@ func (r *rows) add(seq int, bizType uint64, in time.Duration) tocsin.JobID {
 	return id
 }
 
+// due adds a row of a table that is due now.
+func (r *rows) due(seq, table int) tocsin.JobID {
+	id := tocsin.JobID(seq<<22 | table<<9)
+	r.pending[id] = row{Entry: duequeue.Entry{JobID: id, Type: 1, Due: r.Now(0)}}
+	return id
+}
+
 // A bell for a task that is due now is heard although its lane is full of later ones.
 func TestAFullLaneHearsBells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,8 @@ const (
 	remindNumber = 2
 )
 
+const clusterTables = 8
+
 // cluster is a store, a client and a pool on two databases of four tables. With
 // two servers each database is on a server of its own, though it is the same
 // process behind both.
@@ -125,14 +127,6 @@ func (c *cluster) exec(query string) {
 	c.tb.Helper()
 	_, err := c.db.ExecContext(c.tb.Context(), query)
 	must(c.tb, err)
-}
-
-func (c *cluster) all() []int {
-	tables := make([]int, c.Layout().Total())
-	for i := range tables {
-		tables[i] = i
-	}
-	return tables
 }
 
 // known reports whether all of the ids were offered.

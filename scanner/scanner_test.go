@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,7 +83,7 @@ func TestDrainIsNotBoundByTheInterval(t *testing.T) {
 	c.add(closing, 0, numbers(1, n)...)
 	c.add(reminder, 0, numbers(1, n)...)
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow, PageLimit: 50})
-	s.Set(c.all(), owner)
+	s.Set(owned(clusterTables), owner)
 	began := time.Now()
 	for left := 2 * n; left > 0; {
 		settled, err := in.settle(t.Context(), c, 100)
@@ -124,7 +125,7 @@ func TestDoorbellOutOfOrder(t *testing.T) {
 	c := newCluster(t, 1)
 	in := newLanes(10_000, closeNumber)
 	s := run(t, Config{Store: c, Intake: in, Interval: slow, BellInterval: 5 * time.Millisecond})
-	s.Set(c.all(), owner)
+	s.Set(owned(clusterTables), owner)
 	in.await(t, c.add(closing, 0, 1))
 	first, err := c.db.BeginTx(t.Context(), nil)
 	must(t, err)
@@ -180,51 +181,32 @@ func (g *guarded) Offer(server int, entries []duequeue.Entry) []duequeue.Entry {
 	return g.lanes.Offer(server, entries)
 }
 
-// A dropped table holds up no other, and is peeked again when it is back.
-func TestTableThatFails(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1)
-	in := newLanes(1000, closeNumber)
-	name := c.Layout().Table(2)
-	hidden := c.add(closing, 0, c.in(2, 2)...)
-	others := append(c.add(closing, 0, c.in(1, 2)...), c.add(closing, 0, c.in(3, 2)...)...)
-	c.exec("RENAME TABLE " + name + " TO " + name + "_away")
-	log := new(devtest.Log)
-	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 50 * time.Millisecond, Logger: log.Logger()})
-	s.Set(c.all(), owner)
-	in.await(t, others)
-	log.Await(t, "table can't be peeked, its tasks wait")
-	in.never(t, hidden)
-	c.exec("RENAME TABLE " + name + "_away TO " + name)
-	in.await(t, hidden)
-	log.Await(t, "table can be peeked again")
-	if n := len(log.Lines("table can't be peeked, its tasks wait")); n != 1 {
-		t.Errorf("said %d times that the table fails", n)
-	}
-}
-
-// A database that lost all of its tables is logged in one line, not in one per table
-// and try.
-func TestTablesThatFailTogetherAreOneLine(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1)
-	in := newLanes(1000, closeNumber)
-	for _, table := range []int{0, 1, 2, 3} {
-		c.exec("DROP TABLE " + c.Layout().Table(table))
-	}
-	log, reg := new(devtest.Log), prometheus.NewRegistry()
-	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 50 * time.Millisecond, Logger: log.Logger(), Registerer: reg})
-	s.Set(c.all(), owner)
-	failures := s.servers[0].metrics.failures.WithLabelValues("db1", "table")
-	for end := time.Now().Add(eventTimeout); valueOf(t, failures) < 12; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%v peeks of a table have failed", valueOf(t, failures))
+// Tables that fail hold up no other, are logged in one line, not in one per table and try, and are peeked again when they are back.
+func TestTablesThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("no such table")
+		r := &rows{places: 4, pending: make(map[tocsin.JobID]row), broken: map[int]error{0: gone, 1: gone, 2: gone}}
+		in := newLanes(1000, closeNumber)
+		hidden, other := r.due(1, 0), r.due(2, 3)
+		log := new(devtest.Log)
+		s := run(t, Config{Store: r, Intake: in, Logger: log.Logger()})
+		s.Set(owned(4), owner)
+		pass(45 * time.Second)
+		if in.seen[hidden] || !in.seen[other] {
+			t.Errorf("that of a table which fails was offered: %t, that of another: %t", in.seen[hidden], in.seen[other])
 		}
-	}
-	lines := log.Lines()
-	if n := len(log.Lines("table can't be peeked, its tasks wait")); n != 1 || len(lines) > 2 { // the other is about recovering claims
-		t.Errorf("logged %d lines, %d of peeks: %v", len(lines), n, lines)
-	}
+		n := valueOf(t, s.servers[0].metrics.failures.WithLabelValues("db1", "table"))
+		if lines := log.Lines(); n < 12 || len(lines) != 1 || lines[0]["message"] != "table can't be peeked, its tasks wait" {
+			t.Errorf("after %g failures: %v", n, lines)
+		}
+		r.mu.Lock()
+		r.broken = nil
+		r.mu.Unlock()
+		pass(time.Minute)
+		if !in.seen[hidden] || len(log.Lines("table can be peeked again")) == 0 {
+			t.Errorf("offered once its table is back: %t; %v", in.seen[hidden], log.Lines())
+		}
+	})
 }
 
 func valueOf(t *testing.T, c prometheus.Counter) float64 {
@@ -246,7 +228,7 @@ func TestServerThatFails(t *testing.T) {
 	log := new(devtest.Log)
 	reg := prometheus.NewRegistry()
 	s := run(t, Config{Store: sick, Intake: in, Interval: 50 * time.Millisecond, Logger: log.Logger(), Registerer: reg})
-	s.Set(c.all(), owner)
+	s.Set(owned(clusterTables), owner)
 	hidden := c.add(closing, 0, c.in(0, 2)...)
 	in.await(t, c.add(closing, 0, c.in(4, 2)...))
 	sick.hangs.Store(false)
@@ -294,28 +276,28 @@ func (s *sickStore) LastBell(ctx context.Context, server int) (map[int]uint64, e
 	return s.deaf.LastBell(ctx, server)
 }
 
-// The first full peek gives run-out claims back, and finds what it gave back.
+// Run-out claims are given back, and their tasks found: by the first full peek, or later by a regular one, as a full peek notes when
+// the next claim runs out.
 func TestRecoversRunOutClaims(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	in := newLanes(1000, closeNumber)
-	ids := c.add(closing, 0, c.in(3, 4)...)
-	c.exec("UPDATE " + c.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE")
-	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow})
-	s.Set([]int{3}, owner)
-	in.await(t, ids)
-}
-
-// TestClaimsAreRecoveredAtTheirTime: a full peek notes when the next claim runs out, and need not come again for that.
-func TestClaimsAreRecoveredAtTheirTime(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1)
-	in := newLanes(1000, closeNumber)
-	ids := c.add(closing, 0, c.in(3, 4)...)
-	c.exec("UPDATE " + c.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 2 SECOND")
-	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 200 * time.Millisecond, FullEvery: slow})
-	s.Set(c.all(), owner)
-	in.await(t, ids)
+	for name, c := range map[string]struct {
+		ago      string // since the claims ran out
+		interval time.Duration
+	}{
+		"by the first peek": {"1 MINUTE", slow},
+		"at their time":     {"2 SECOND", 200 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cl := newCluster(t, 1)
+			in := newLanes(1000, closeNumber)
+			ids := cl.add(closing, 0, cl.in(3, 4)...)
+			cl.exec("UPDATE " + cl.Layout().Table(3) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL " + c.ago)
+			s := run(t, Config{Store: deaf{cl}, Intake: in, Interval: c.interval, FullEvery: slow})
+			s.Set(owned(clusterTables), owner)
+			in.await(t, ids)
+		})
+	}
 }
 
 // TestClaimsOfANodeThatIsGoneAreLookedFor: those that were made since the last full peek.
@@ -327,7 +309,7 @@ func TestClaimsOfANodeThatIsGoneAreLookedFor(t *testing.T) {
 	peers.Store(2)
 	first := c.add(closing, 0, c.in(3, 1)...)
 	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: 200 * time.Millisecond, FullEvery: slow, Peers: func() int { return int(peers.Load()) }})
-	s.Set(c.all(), owner)
+	s.Set(owned(clusterTables), owner)
 	in.await(t, first)
 	ids := c.add(closing, time.Hour, c.in(2, 4)...)
 	c.exec("UPDATE " + c.Layout().Table(2) + " SET status = 1, action_time = UTC_TIMESTAMP(3) - INTERVAL 2 SECOND")

@@ -143,7 +143,3 @@ func (w *window) check(last uint64, now time.Time) {
 		*w = *newWindow(last, now)
 	}
 }
-
-// lacks reports whether there may be something to read in a doorbell whose
-// highest id is last. Without gaps a lower one can't commit any more.
-func (w *window) lacks(last uint64) bool { return last > w.high || len(w.gaps) > 0 }
