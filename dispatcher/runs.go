@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -251,14 +252,7 @@ func splitAlone(tasks []*task) (alone, others []*task) {
 // runKeeper prolongs the claims of runs whose handlers are over their time-out, until ctx ends. A claim that can't be
 // prolonged runs out, as that of a process that is gone.
 func (s *server) runKeeper(ctx context.Context) {
-	tick := time.NewTicker(keepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for wait.For(ctx, keepEvery) == nil {
 		claims := s.overtime()
 		if len(claims) == 0 {
 			continue
