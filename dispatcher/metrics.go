@@ -189,22 +189,8 @@ func (m *metrics) of(bizType string) *kindMetrics {
 	return k
 }
 
-var classLabels = map[mysql.Class]string{
-	mysql.Canceled:  "canceled",
-	mysql.Contended: "contended",
-	mysql.Duplicate: "duplicate",
-	mysql.Missing:   "missing",
-	mysql.Denied:    "denied",
-	mysql.Demoted:   "demoted",
-	mysql.Lost:      "lost",
-}
-
 func (m *metrics) failed(statement string, err error) {
-	class, ok := classLabels[mysql.ClassOf(err)]
-	if !ok {
-		class = "other"
-	}
-	m.errors.WithLabelValues(statement, class).Inc()
+	m.errors.WithLabelValues(statement, mysql.ClassOf(err).String()).Inc()
 }
 
 func (m *metrics) settled(batch []result, fates []store.Fate) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/store"
@@ -101,6 +103,19 @@ func TestATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
 		if age, p := r.read("unsettled_age")["_seconds"], r.Place(0, id); age != 0 || p.Stage != Nowhere {
 			t.Errorf("nothing waits any more, and the age is %v, the task at %+v", age, p)
 		}
+	})
+}
+
+// An error has the class that the store's metrics, and the runbook, call it by.
+func TestErrorsAreCountedByTheirClass(t *testing.T) {
+	inBubble(t, policy("order.close", 1), succeeds, func(r *rig) {
+		r.failOn("settle", &mysql.MySQLError{Number: 1114, Message: "The table is full"})
+		r.add(0, 1, 0)
+		pass(100 * time.Millisecond)
+		if got := r.read("errors_total"); got[" full settle"] == 0 || len(got) != 1 {
+			t.Errorf("%v", got)
+		}
+		r.store.fail(nil)
 	})
 }
 
