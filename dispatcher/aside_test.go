@@ -86,13 +86,13 @@ func (s *sick) failed() [][]tocsin.JobID {
 	return calls
 }
 
-// withSick runs f with a dispatcher over sick memory; deliveries take no time.
-func withSick(t *testing.T, f func(*rig, *sick)) {
+// withSick runs f with a dispatcher over sick memory.
+func withSick(t *testing.T, target handler, f func(*rig, *sick)) {
 	t.Helper()
 	p := policy("order.close", 1)
 	p.Concurrency = 100
 	var s *sick
-	inBubbleWith(t, p, handler(succeeds), func(c *Config) {
+	inBubbleWith(t, p, target, func(c *Config) {
 		s = &sick{memory: c.Store.(*memory)}
 		c.Store = s
 	}, func(r *rig) {
@@ -112,7 +112,7 @@ func (r *rig) undone(ids []tocsin.JobID) (n int) {
 // An outcome that was set aside is retried by itself: in a batch it would make the
 // batch fail every time.
 func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
-	withSick(t, func(r *rig, s *sick) {
+	withSick(t, succeeds, func(r *rig, s *sick) {
 		all := r.inserts(100)
 		culprit := all[len(all)/2]
 		s.set(nil, func(id tocsin.JobID) bool { return id == culprit })
@@ -150,7 +150,7 @@ func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
 }
 
 func TestTheEndOfRunWaitsForALock(t *testing.T) {
-	withSick(t, func(r *rig, s *sick) {
+	withSick(t, succeeds, func(r *rig, s *sick) {
 		until := time.Now().Add(5 * time.Second)
 		s.set(func(tocsin.JobID) bool { return time.Now().Before(until) }, nil)
 		id := r.add(0, 1, 0)
@@ -166,7 +166,7 @@ func TestTheEndOfRunWaitsForALock(t *testing.T) {
 func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
 	for name, every := range map[string]int{"one row": 1000, "some rows": 40, "rows side by side": -4} {
 		t.Run(name, func(t *testing.T) {
-			withSick(t, func(r *rig, s *sick) {
+			withSick(t, succeeds, func(r *rig, s *sick) {
 				var ids, others []tocsin.JobID
 				locked := make(map[tocsin.JobID]bool)
 				for i := range 200 {
@@ -202,15 +202,10 @@ func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
 // Rows that a user holds in every table delay no other task: neither its start nor its outcome.
 func TestLockedRowsOfEveryTableDelayNoOtherTask(t *testing.T) {
 	var late atomic.Int64
-	p := policy("order.close", 1)
-	var s *sick
-	inBubbleWith(t, p, handler(func(_ context.Context, task tocsin.Info) error {
+	withSick(t, func(_ context.Context, task tocsin.Info) error {
 		late.Store(max(late.Load(), int64(time.Since(task.ActionTime))))
 		return nil
-	}), func(c *Config) {
-		s = &sick{memory: c.Store.(*memory)}
-		c.Store = s
-	}, func(r *rig) {
+	}, func(r *rig, s *sick) {
 		locked := make(map[tocsin.JobID]bool)
 		for i := range 60 {
 			locked[r.insert(i%rigTables, 1, 0)] = true
@@ -254,7 +249,7 @@ func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
 		unseen bool
 	}{"as a whole": {shut: 1}, "in the gaps of an index": {unseen: true}} {
 		t.Run(name, func(t *testing.T) {
-			withSick(t, func(r *rig, s *sick) {
+			withSick(t, succeeds, func(r *rig, s *sick) {
 				s.shut, s.unseen = c.shut, c.unseen
 				s.set(func(id tocsin.JobID) bool { return id.Table() == 1 }, nil)
 				var shut, others []tocsin.JobID
@@ -289,7 +284,7 @@ func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
 
 // A table that is gone is not searched row by row: its outcomes wait together.
 func TestATableThatIsGoneIsTriedAsAWhole(t *testing.T) {
-	withSick(t, func(r *rig, s *sick) {
+	withSick(t, succeeds, func(r *rig, s *sick) {
 		gone := func(id tocsin.JobID) bool { return id.Table() == 1 }
 		r.store.fail(func(statement string, ids []tocsin.JobID) error {
 			if statement == "settle" && some(ids, gone) {

@@ -44,17 +44,19 @@ func TestDeliversOnTimeAndNeverEarly(t *testing.T) {
 // near allows for the steps in which a row is loaded and settled.
 func near(got, want time.Duration) bool { return got >= want && got < want+50*time.Millisecond }
 
+// Each of the two leaves a run.
 func TestHangIsSettledAtTheTimeoutAndALateSuccessCounts(t *testing.T) {
 	var calls atomic.Int32
-	p := policy("order.close", 1)
-	p.Concurrency = 1
+	p := kept(oneSlot())
 	p.Ladder = []biztype.Duration{biztype.Duration(time.Hour)}
-	inBubble(t, p, func(_ context.Context, task tocsin.Info) error {
+	recorded(t, p, handler(func(ctx context.Context, _ tocsin.Info) error {
 		if calls.Add(1) == 1 {
+			tocsin.Output(ctx, "half")
 			time.Sleep(7 * time.Second) // ignores its context
+			tocsin.Output(ctx, "whole")
 		}
 		return nil
-	}, func(r *rig) {
+	}), func(r *rig, b *book) {
 		hung := r.add(0, 1, 0)
 		pass(3 * time.Second)
 		if row := r.store.row(hung); row.Attempts != 1 || row.LastError != "delivery timed out after 2s" {
@@ -66,6 +68,11 @@ func TestHangIsSettledAtTheTimeoutAndALateSuccessCounts(t *testing.T) {
 		pass(5 * time.Second)
 		r.status(other, tocsin.Done)
 		r.status(hung, tocsin.Done)
+		want := []string{"1 completed: ", "1 completed: whole", "1 retried: delivery timed out after 2s\nhalf"}
+		got := b.lines()
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("history %q, want %q", got, want)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -52,7 +54,9 @@ type endingCase struct {
 	status  tocsin.Status
 	calls   int32
 	tries   int           // that are counted in the row
-	reason  string        // anyReason: not checked, as it depends on chance
+	reason  string        // in the row; anyReason: not checked, as it depends on chance
+	said    string        // in the log; "": the reason
+	fate    any           // in the log; nil: none
 	next    time.Duration // of a pending row, from the first delivery
 	cause   string        // of failures, as many as calls; "": none is counted
 	second  string        // cause of one second delivery; "": none is counted
@@ -66,6 +70,7 @@ var (
 	logFailed = []string{"warn delivery failed"}
 	logLate   = []string{"warn delivery timed out"}
 	logDead   = []string{"error delivery failed for good: the task is dead"}
+	logNot    = []string{"warn delivery failed for good, but its task had changed meanwhile and is not dead"}
 )
 
 var endingCases = map[string]endingCase{
@@ -131,12 +136,25 @@ var endingCases = map[string]endingCase{
 	"rescheduled in flight": {
 		handler: slowly(says("sent", nil)), change: inAnHour, status: tocsin.Pending, calls: 1, runs: []string{"1 rescheduled: sent"},
 	},
+	"given up though it is done in its own transaction": {
+		handler: slowly(says("", tocsin.Bury(errors.New("no order")))), status: tocsin.Done, calls: 1, said: "no order", fate: "in_tx",
+		change: func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Done, seam.CompletedInTx }, cause: "error",
+		logged: logNot, runs: []string{"1 completed: no order"},
+	},
+	"given up though it is cancelled": {
+		handler: slowly(says("", tocsin.Bury(errors.New("no order")))), status: tocsin.Cancelled, calls: 1, said: "no order", fate: "cancelled",
+		change: cancelled, cause: "error", logged: logNot, runs: []string{"1 cancelled: no order"},
+	},
+	"given up though it is rescheduled": {
+		handler: slowly(says("", tocsin.Bury(errors.New("no order")))), status: tocsin.Pending, calls: 1, said: "no order", fate: "rescheduled",
+		change: inAnHour, cause: "error", logged: logNot, runs: []string{"1 rescheduled: no order"},
+	},
 	"settled by another": {
 		handler: slowly(says("sent", errors.New("no answer"))), change: func(row *store.Row) { row.Status = tocsin.Done }, status: tocsin.Done,
-		calls: 1, cause: "error", second: "elsewhere", logged: logFailed, runs: []string{"1 lost: no answer\nsent"},
+		calls: 1, said: "no answer", cause: "error", second: "elsewhere", logged: logFailed, runs: []string{"1 lost: no answer\nsent"},
 	},
 	"claimed by another": {
-		handler: slowly(says("", errors.New("too slow"))), status: tocsin.Claimed, calls: 1, cause: "error", second: "elsewhere",
+		handler: slowly(says("", errors.New("too slow"))), status: tocsin.Claimed, calls: 1, said: "too slow", cause: "error", second: "elsewhere",
 		change: func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Claimed, "sweeper" }, logged: logFailed, runs: []string{"1 lost: too slow"},
 	},
 }
@@ -216,11 +234,11 @@ func (c endingCase) checkLog(t *testing.T, log *devtest.Log, id tocsin.JobID) {
 		return
 	}
 	line := log.Lines()[len(got)-1]
-	if line["biz_type"] != "order.close" || line["job_id"] != id.String() || line["attempt"] != 1.0 || line["biz_key"] != c.key {
+	if line["biz_type"] != "order.close" || line["job_id"] != id.String() || line["attempt"] != 1.0 || line["biz_key"] != c.key || line["fate"] != c.fate {
 		t.Errorf("logged %v", line)
 	}
-	if c.reason != "" && c.reason != anyReason && line["error"] != c.reason {
-		t.Errorf("logged the error %q, want %q", line["error"], c.reason)
+	if want := cmp.Or(c.said, c.reason); want != anyReason && line["error"] != want {
+		t.Errorf("logged the error %q, want %q", line["error"], want)
 	}
 }
 

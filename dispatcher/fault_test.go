@@ -6,7 +6,6 @@ import (
 	"math"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -40,26 +39,22 @@ func (l *lockedTable) Load(ctx context.Context, server int, ids []tocsin.JobID) 
 
 func TestALockedTableHoldsUpNoOtherOfItsLane(t *testing.T) {
 	var last, late atomic.Int64
-	sinks := map[string]Sink{"order.close": handler(func(_ context.Context, task tocsin.Info) error {
+	p := policy("order.close", 1)
+	p.Concurrency = 8
+	var locked *lockedTable
+	inBubbleWith(t, p, handler(func(_ context.Context, task tocsin.Info) error {
 		if task.JobID.Table() == 1 {
 			last.Add(1)
 			late.Store(max(late.Load(), int64(time.Since(task.ActionTime))))
 		}
 		return nil
-	})}
-	synctest.Test(t, func(t *testing.T) {
-		var locked *lockedTable
-		r := newRig(t, sinks, func(c *Config) {
-			locked = &lockedTable{memory: c.Store.(*memory)}
-			c.Store = locked
-		})
-		p := policy("order.close", 1)
-		p.Concurrency = 8
-		r.SetPolicies([]biztype.Policy{p})
+	}), func(c *Config) {
+		locked = &lockedTable{memory: c.Store.(*memory)}
+		c.Store = locked
+	}, func(r *rig) {
 		for range 3000 {
 			r.add(0, 1, -10*time.Second)
 		}
-		r.run()
 		pass(5 * time.Second) // to meet the lock takes its time
 		for i := range 200 {
 			r.add(1, 1, time.Duration(i)*50*time.Millisecond)
@@ -73,7 +68,6 @@ func TestALockedTableHoldsUpNoOtherOfItsLane(t *testing.T) {
 		if _, n := r.store.counts(store.Stored); n != 3200 {
 			t.Errorf("%d of 3200 stored after the lock is gone", n)
 		}
-		r.finish()
 	})
 }
 
@@ -159,8 +153,8 @@ func TestADrainNamesTheTablesThatAreStuck(t *testing.T) {
 func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict, p.Concurrency = true, 1
-	policies, sinks := one(p, nil)
-	inBubbleOf(t, policies, sinks, nil, func(r *rig) {
+	sinks := map[string]Sink{}
+	inBubbleOf(t, nil, sinks, nil, func(r *rig) {
 		want := map[tocsin.JobID]int64{}
 		var first, ended atomic.Int64 // the task that is delivered, and when that ends
 		sinks[p.Name] = handler(func(_ context.Context, task tocsin.Info) error {
@@ -169,7 +163,7 @@ func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
 			ended.Store(time.Now().UnixMilli())
 			return tocsin.Snooze(time.Hour)
 		})
-		r.SetPolicies(policies)
+		r.SetPolicies([]biztype.Policy{p})
 		for i := range 2 {
 			id := r.insert(i, 1, -time.Second)
 			want[id] = r.store.row(id).Action // read before it is offered, and so before a claim can move it

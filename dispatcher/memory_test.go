@@ -463,7 +463,3 @@ func policy(name string, number uint64) biztype.Policy {
 		Ladder:  []biztype.Duration{biztype.Duration(3 * time.Second)},
 	}
 }
-
-func one(p biztype.Policy, h handler) ([]biztype.Policy, map[string]Sink) {
-	return []biztype.Policy{p}, map[string]Sink{p.Name: h}
-}

@@ -88,8 +88,7 @@ func TestWholeRowsWaitForTheirLastAttemptToo(t *testing.T) {
 
 func TestASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
 	s := stubborn(30*time.Second, errors.New("no answer"))
-	_, sinks := one(overrunPolicy(), s.deliver)
-	inBubbleOf(t, []biztype.Policy{overrunPolicy()}, sinks, func(c *Config) { c.ClaimAll, c.SweepGrace = true, time.Nanosecond }, func(r *rig) {
+	inBubbleWith(t, overrunPolicy(), handler(s.deliver), func(c *Config) { c.ClaimAll, c.SweepGrace = true, time.Nanosecond }, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(2600 * time.Millisecond)
 		r.offer(id) // as the next sweep does
@@ -122,12 +121,9 @@ func TestTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *test
 func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 	var log bytes.Buffer // written by the dispatcher's goroutines one after another
 	s := stubborn(130*time.Second, errors.New("no answer"))
-	_, sinks := one(overrunPolicy(), s.deliver)
-	adapt := func(c *Config) { c.Logger = devtest.NewLogger(&log) }
-	inBubbleOf(t, nil, sinks, adapt, func(r *rig) {
-		p := overrunPolicy()
-		p.Concurrency = 3
-		r.SetPolicies([]biztype.Policy{p})
+	p := overrunPolicy()
+	p.Concurrency = 3
+	inBubbleWith(t, p, handler(s.deliver), func(c *Config) { c.Logger = devtest.NewLogger(&log) }, func(r *rig) {
 		for range 2 {
 			r.add(0, 1, 0)
 		}

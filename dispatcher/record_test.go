@@ -84,25 +84,6 @@ func TestARunSaysWhenAndHowLong(t *testing.T) {
 	})
 }
 
-func TestATimeoutAndTheLateSuccessAreTwoRuns(t *testing.T) {
-	p := kept(policy("order.close", 1))
-	p.Ladder = []biztype.Duration{biztype.Duration(time.Hour)}
-	sink := handler(func(ctx context.Context, _ tocsin.Info) error {
-		tocsin.Output(ctx, "half")
-		time.Sleep(7 * time.Second) // ignores its context
-		tocsin.Output(ctx, "whole")
-		return nil
-	})
-	recorded(t, p, sink, func(r *rig, b *book) {
-		r.add(0, 1, 0)
-		pass(10 * time.Second)
-		want := []string{"1 retried: delivery timed out after 2s\nhalf", "1 completed: whole"}
-		if got := b.lines(); !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
-	})
-}
-
 func TestABatchGivesAnOutputToEachTaskOrToAll(t *testing.T) {
 	sink := batchHandler(func(ctx context.Context, tasks []tocsin.Info) []error {
 		tocsin.Output(ctx, fmt.Sprintf("one of %d", len(tasks)))

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -60,14 +58,13 @@ func TestALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore(t *testing.T) {
 			if c.last {
 				p.Attempts = 1
 			}
-			policies, sinks := one(p, func(ctx context.Context, task tocsin.Info) error {
+			inBubbleWith(t, p, handler(func(ctx context.Context, task tocsin.Info) error {
 				err := patient(ctx, task)
 				mu.Lock()
 				defer mu.Unlock()
 				got = append(got, err)
 				return err
-			})
-			inBubbleOf(t, policies, sinks, func(cfg *Config) { cfg.Logger, cfg.ClaimEach = log.Logger(), c.claims }, func(r *rig) {
+			}), func(cfg *Config) { cfg.Logger, cfg.ClaimEach = log.Logger(), c.claims }, func(r *rig) {
 				id := r.add(0, 1, 0)
 				pass(5 * time.Second)
 				r.store.change(id, c.change)
@@ -176,44 +173,4 @@ func TestAFailedRecheckStopsNothing(t *testing.T) {
 			t.Errorf("ended with %v", cause)
 		}
 	})
-}
-
-// TestATaskIsDeadOnlyIfThatIsStored: a handler may give up a task that it has completed in its own transaction, or that was
-// cancelled a moment before.
-func TestATaskIsDeadOnlyIfThatIsStored(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*store.Row)
-		fate   string // in the line; "": the task is dead
-	}{
-		"it is":       {func(*store.Row) {}, ""},
-		"CompleteTx":  {func(r *store.Row) { r.Status, r.ClaimedBy = tocsin.Done, seam.CompletedInTx }, "in_tx"},
-		"cancelled":   {cancelled, "cancelled"},
-		"rescheduled": {inAnHour, "rescheduled"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var r *rig
-			inBubbleLogged(t, long("order.close", 1), func(_ context.Context, task tocsin.Info) error {
-				r.store.change(task.JobID, c.change)
-				return tocsin.Bury(errors.New("no order"))
-			}, func(in *rig, log *devtest.Log) {
-				r = in
-				id := r.add(0, 1, 0)
-				pass(2 * time.Second)
-				var levels []any
-				for _, line := range log.Lines() {
-					levels = append(levels, line["level"])
-					if fate, _ := line["fate"].(string); fate != c.fate || line["error"] != "no order" || line["job_id"] != id.String() {
-						t.Errorf("logged %v", line)
-					}
-				}
-				want := []any{"warn"}
-				if c.fate == "" {
-					want[0] = "error"
-				}
-				if !slices.Equal(levels, want) || (r.store.row(id).Status == tocsin.Dead) != (c.fate == "") {
-					t.Errorf("logged %v, the task is %s", levels, r.store.row(id).Status)
-				}
-			})
-		})
-	}
 }
