@@ -19,8 +19,7 @@ func (s *server) needsClaim(t *task, now int64) bool {
 	if s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter {
 		return true
 	}
-	tb := s.tables[t.table()]
-	return overdue > time.Second && tb != nil && time.Now().Before(tb.uncleanUntil)
+	return overdue > time.Second && time.Now().Before(s.known(t.table()).uncleanUntil)
 }
 
 // fence is that of a claim on behalf of an owner, nil for "".

@@ -13,9 +13,9 @@ func (s *server) sift(entries []duequeue.Entry, now int64) (kept []duequeue.Entr
 	kept = entries[:0]
 	local := time.Now()
 	for i, e := range entries {
-		t := s.tables[e.JobID.Table()]
+		t := s.known(e.JobID.Table())
 		switch {
-		case t == nil || t.avoidUntil.IsZero():
+		case t.avoidUntil.IsZero():
 			kept = append(kept, e)
 		case s.probes < maxProbes && !local.Before(t.avoidUntil):
 			s.probes++

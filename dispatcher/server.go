@@ -194,33 +194,30 @@ func (d *Dispatcher) Lane(server int, bizType uint64) (held, room int, open bool
 
 // admitted reports whether rows of the table may start. Called under s.mu.
 func (s *server) admitted(number int) bool {
-	t := s.tables[number]
-	return t != nil && t.admitted
+	return s.known(number).admitted
 }
 
 // fence returns the owner whose claims count in the table, if its rows may not start
 // on ownership: ownership can't be proven just now, or is another node's. Otherwise
 // it returns "". Called under s.mu.
 func (s *server) fence(number int) string {
-	t := s.tables[number]
-	if t == nil || t.access.Types == nil && (t.access.Owner == "" || s.d.cfg.LeaseOK(t.access.Owner)) {
+	as := s.known(number).access
+	if as.Types == nil && (as.Owner == "" || s.d.cfg.LeaseOK(as.Owner)) {
 		return ""
 	}
-	return t.access.Owner
+	return as.Owner
 }
 
 // guest reports whether another process looks at the table first: by the time at which its rows start here it has claimed
 // them, if it can. Called under s.mu.
 func (s *server) guest(number int) bool {
-	t := s.tables[number]
-	return t != nil && t.access.Guest
+	return s.known(number).access.Guest
 }
 
 // strange reports whether this process must not start rows of the type, as it stands in for the table's owner with other
 // types only. Called under s.mu.
 func (s *server) strange(number int, bizType uint64) bool {
-	t := s.tables[number]
-	return t != nil && !t.access.Reads(bizType)
+	return !s.known(number).access.Reads(bizType)
 }
 
 // known finds or makes a table. Called under s.mu.
