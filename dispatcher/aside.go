@@ -59,15 +59,6 @@ func (st *settler) schedule(p *part) {
 	}
 }
 
-// wakeAside wakes a settler if a part is due for a try.
-func (st *settler) wakeAside() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.due(time.Now()) != nil {
-		signal(st.flush)
-	}
-}
-
 // retry has parts of the tables tried at once.
 func (st *settler) retry(tables set) {
 	st.mu.Lock()

@@ -131,7 +131,7 @@ func (d *Dispatcher) tidyLoop(ctx context.Context) {
 			k.tellOverruns(time.Now())
 		}
 		for _, s := range d.servers {
-			s.settler.wakeAside()
+			signal(s.settler.flush) // a part that was set aside may be due
 		}
 	}
 }

@@ -121,10 +121,12 @@ func (s *server) refused(tasks map[tocsin.JobID]*task) {
 	}
 }
 
+// letGo lets go of a task that is not claimed, and of its payload.
 func (s *server) letGo(t *task) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	t.acquit()
+	s.mu.Unlock()
+	s.d.dropPayloads(t)
 }
 
 // looksToCome counts the keys of the lane that have no row in hand and will be looked at. Called under s.mu.

@@ -60,7 +60,6 @@ func (s *server) begin(tasks []*task) {
 	for _, t := range s.isolate(tasks) {
 		if !s.enter(scheduleOf(t)) {
 			s.letGo(t)
-			s.d.dropPayloads(t)
 			back = append(back, t.entry(s.now()+ceilMilli(suspectWait)))
 			continue
 		}
@@ -111,7 +110,6 @@ func (s *server) beginOne(t *task) error {
 		return nil
 	}
 	s.letGo(t)
-	s.d.dropPayloads(t)
 	if err != nil {
 		s.hold([]duequeue.Entry{t.entry(t.row.Action)}, err)
 		return err

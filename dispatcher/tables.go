@@ -209,7 +209,16 @@ func (s *server) tellWaiters() {
 // become.
 func (s *server) claimOpen(ctx context.Context, owner string, match func(*task) bool) error {
 	var failed error
-	for _, tasks := range s.markClaiming(match) {
+	marked := make(map[*lane][]*task)
+	s.mu.Lock()
+	for _, t := range s.open {
+		if match(t) && !t.claimed && !t.claiming && !t.reported && !t.foreign {
+			t.claiming = true
+			marked[t.lane] = append(marked[t.lane], t)
+		}
+	}
+	s.mu.Unlock()
+	for _, tasks := range marked {
 		for part := range slices.Chunk(tasks, chunk) {
 			if err := s.claimInDelivery(ctx, owner, part); err != nil {
 				failed = err
@@ -217,19 +226,6 @@ func (s *server) claimOpen(ctx context.Context, owner string, match func(*task) 
 		}
 	}
 	return failed
-}
-
-func (s *server) markClaiming(match func(*task) bool) map[*lane][]*task {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	marked := make(map[*lane][]*task)
-	for _, t := range s.open {
-		if match(t) && !t.claimed && !t.claiming && !t.reported && !t.foreign {
-			t.claiming = true
-			marked[t.lane] = append(marked[t.lane], t)
-		}
-	}
-	return marked
 }
 
 func (s *server) claimInDelivery(ctx context.Context, owner string, tasks []*task) error {

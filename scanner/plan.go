@@ -44,8 +44,12 @@ func (sv *server) pick(v view) (*job, time.Time) {
 	case v.clock == 0:
 		return nil, v.now.Add(clockWait)
 	}
-	if sv.peeking < parallel {
-		if j := sv.nextRegular(v); j != nil {
+	for sv.peeking < parallel {
+		g := sv.mostOverdue(v)
+		if g == nil {
+			break
+		}
+		if j := sv.regular(g, v); j != nil {
 			sv.peeking++
 			return j, time.Time{}
 		}
@@ -64,19 +68,6 @@ func (sv *server) count(peers int) {
 		}
 	}
 	sv.peers = peers
-}
-
-// nextRegular makes the next regular job, nil if none is due.
-func (sv *server) nextRegular(v view) *job {
-	for {
-		g := sv.mostOverdue(v)
-		if g == nil {
-			return nil
-		}
-		if j := sv.regular(g, v); j != nil {
-			return j
-		}
-	}
 }
 
 // mostOverdue is the idle group whose regular peek has waited longest, nil if

@@ -122,12 +122,14 @@ func (sv *server) read(ctx context.Context, j *job) result {
 		for _, e := range sv.offer(page.Entries) {
 			stopped[e.Type] = true
 		}
+		sv.offering.RLock()
 		for _, last := range page.Full {
-			if sv.owns(last.JobID.Table()) {
+			if sv.owned[last.JobID.Table()] != nil {
 				q.Tables, q.After, q.Limit, q.Sparse = []int{last.JobID.Table()}, last, sv.cfg.PageLimit*readOnFactor, false
 				todo = append(todo, q)
 			}
 		}
+		sv.offering.RUnlock()
 	}
 	return r
 }
@@ -200,12 +202,6 @@ func (sv *server) backlogs(page *store.Page, q store.PeekQuery, j *job) (hidden 
 	later.Types = filter(q.Types, func(t uint64) bool { return types[t] })
 	later.From = j.start + 1
 	return []store.PeekQuery{others, later}
-}
-
-func (sv *server) owns(table int) bool {
-	sv.offering.RLock()
-	defer sv.offering.RUnlock()
-	return sv.owned[table] != nil
 }
 
 func (sv *server) peek(ctx context.Context, q store.PeekQuery) (store.Page, error) {
