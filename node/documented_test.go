@@ -24,7 +24,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 
@@ -136,17 +135,7 @@ func everyMetric(t *testing.T) map[string]metric {
 	if _, err := tocsinprom.Observe(ofClient); err != nil {
 		t.Fatal(err)
 	}
-	tables, err := store.Connect(t.Context(), p.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tables.Close()
-	if _, err := upkeep.NewPurger(upkeep.PurgeConfig{
-		Store: tables, Registerer: ofUpkeep,
-		Policies: func(context.Context) ([]biztype.Policy, error) { return nil, nil },
-	}); err != nil {
-		t.Fatal(err)
-	}
+	upkeep.NewPurger(upkeep.PurgeConfig{Registerer: ofUpkeep})
 	all := ofNode.read(t)
 	maps.Copy(all, ofOpen.read(t))
 	maps.Copy(all, ofUpkeep.read(t))

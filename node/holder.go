@@ -57,7 +57,7 @@ type holder struct {
 	mu       sync.Mutex   // held while tables are handed to intake and scan
 	held     map[int]hold // by table
 	parked   map[int]bool // the subset of held on which no work is done
-	unusable map[int]bool // by database
+	unusable []int        // databases
 	standIns standIns
 }
 
@@ -70,7 +70,7 @@ type hold struct {
 func newHolder(group string, databaseOf func(table int) int, log *slog.Logger) *holder {
 	return &holder{
 		group: group, databaseOf: databaseOf, log: log, changed: make(chan struct{}, 1),
-		held: make(map[int]hold), parked: make(map[int]bool), unusable: make(map[int]bool),
+		held: make(map[int]hold), parked: make(map[int]bool),
 	}
 }
 
@@ -80,9 +80,9 @@ func (h *holder) Take(ctx context.Context, revisions map[int]int64) error {
 	var mu sync.Mutex
 	var refused *assign.Refused
 	var wg sync.WaitGroup
-	for _, part := range h.byServer(h.park(revisions)) {
+	for server, part := range h.byServer(h.park(revisions)) {
 		wg.Go(func() {
-			failed, err := h.take(ctx, part)
+			failed, err := h.take(ctx, server, part)
 			if err == nil {
 				return
 			}
@@ -133,7 +133,7 @@ func (h *holder) park(revisions map[int]int64) map[int]int64 {
 	usable := make(map[int]int64, len(revisions))
 	for table, revision := range revisions {
 		h.held[table] = hold{revision, by}
-		if h.unusable[h.databaseOf(table)] {
+		if h.lacks(table) {
 			h.parked[table] = true
 		} else {
 			usable[table] = revision
@@ -143,10 +143,10 @@ func (h *holder) park(revisions map[int]int64) map[int]int64 {
 }
 
 // take starts work on tables of one server, and returns those whose fence failed.
-func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []int, err error) {
+func (h *holder) take(ctx context.Context, server int, revisions map[int]int64) (failed []int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
-	owner, moved := h.node(), h.moves(revisions)
+	owner, term := h.node(), h.store.Term(server)
 	err = h.store.Own(ctx, h.group, owner, revisions)
 	var some *store.Unowned
 	isSome := errors.As(err, &some)
@@ -158,23 +158,12 @@ func (h *holder) take(ctx context.Context, revisions map[int]int64) (failed []in
 			tables = append(tables, table)
 		}
 	}
-	h.begin(owner, tables, moved)
+	h.begin(owner, tables, func() bool { return h.store.Term(server) != term })
 	if isSome && len(some.Overtaken) > 0 {
 		table := some.Highest()
 		err = &assign.Overtaken{Table: table, Revision: some.Overtaken[table], Err: err}
 	}
 	return failed, err
-}
-
-// moves returns a function that reports whether the server of the tables has moved to
-// another address since. All of them are on one server.
-func (h *holder) moves(revisions map[int]int64) func() bool {
-	for table := range revisions {
-		server := h.store.ServerOf(table)
-		before := h.store.Term(server)
-		return func() bool { return h.store.Term(server) != before }
-	}
-	return func() bool { return false }
 }
 
 // begin hands fenced tables to intake and scan, except those that are no longer held
@@ -188,7 +177,7 @@ func (h *holder) begin(owner string, tables []int, moved func() bool) {
 		if _, held := h.held[table]; !held {
 			continue
 		}
-		if h.parked[table] = late || h.unusable[h.databaseOf(table)]; !h.parked[table] {
+		if h.parked[table] = late || h.lacks(table); !h.parked[table] {
 			delete(h.parked, table)
 			begun = append(begun, table)
 		}
@@ -215,12 +204,12 @@ func (h *holder) byServer(revisions map[int]int64) map[int]map[int]int64 {
 func (h *holder) use(unusable, wrong []int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.unusable = make(map[int]bool, len(unusable))
-	for _, database := range unusable {
-		h.unusable[database] = true
-	}
+	h.unusable = unusable
 	h.stop(func(table int) bool { return slices.Contains(wrong, h.databaseOf(table)) })
 }
+
+// lacks reports whether the database of a table can't be used. Called under mu.
+func (h *holder) lacks(table int) bool { return slices.Contains(h.unusable, h.databaseOf(table)) }
 
 // fenceAnew stops work on the tables of a server until their owner rows are written again.
 func (h *holder) fenceAnew(server int) {
@@ -269,7 +258,7 @@ func (h *holder) resume(ctx context.Context) {
 	var wg sync.WaitGroup
 	for server, part := range h.byServer(h.resumable()) {
 		wg.Go(func() {
-			_, err := h.take(ctx, part)
+			_, err := h.take(ctx, server, part)
 			if err != nil && ctx.Err() == nil {
 				h.limit.Of(h.log, fmt.Sprint("resume ", server)).Warn("tables can't be taken up again yet: their owner rows can't be written",
 					"error", err)
@@ -287,7 +276,7 @@ func (h *holder) resumable() map[int]int64 {
 	defer h.mu.Unlock()
 	some := make(map[int]int64)
 	for table := range h.parked {
-		if is := h.held[table]; is.by == by && !h.unusable[h.databaseOf(table)] {
+		if is := h.held[table]; is.by == by && !h.lacks(table) {
 			some[table] = is.revision
 		}
 	}
@@ -310,4 +299,37 @@ func (h *holder) Drop(ctx context.Context, tables []int) error {
 		return &assign.Refused{Tables: stuck.Tables, Err: err}
 	}
 	return err
+}
+
+// runFailovers handles moves of servers to other addresses, until ctx ends. A replica that was promoted may lack
+// the last writes of the primary: owner rows may name former owners again. So between a move and
+// a new fence nothing is started on ownership:
+//
+//	move: the store's clock stops --> tables parked --> clock goes on --> owner rows written --> tables taken up
+//
+// Overdue rows of these tables are claimed first, as after a crash of an owner.
+func (h *holder) runFailovers(ctx context.Context) {
+	var servers sync.WaitGroup
+	for server := range h.store.Servers() {
+		if h.store.Moved(server) != nil {
+			servers.Go(func() { h.followMoves(ctx, server) })
+		}
+	}
+	servers.Wait()
+}
+
+func (h *holder) followMoves(ctx context.Context, server int) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.store.Moved(server):
+		}
+		term := h.store.Term(server)
+		h.fenceAnew(server)
+		h.store.Resume(server, term)
+		timed, cancel := context.WithTimeout(ctx, time.Second)
+		_, _ = h.store.Measure(timed, server) // makes rows due again soon; else the next load or survey reads the clock
+		cancel()
+	}
 }

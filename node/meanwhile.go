@@ -9,18 +9,16 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
-	"github.com/tocsinhq/tocsin/sweeper"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 const (
-	meanwhileSweeps = "@every 10s"    // of a node that waits for etcd
-	dialEvery       = 2 * time.Second // between its looks for etcd, or for a server
+	meanwhileSweeps = every(10 * time.Second) // of a node that waits for etcd
+	dialEvery       = 2 * time.Second         // between its looks for etcd, or for a server
 )
 
 // start opens the parts once a server answers, and etcd if the node needs it. It returns nil if ctx ends before, or with an error.
@@ -70,7 +68,7 @@ func (n *Node) awaitServers(ctx context.Context, why error) error {
 	metrics := newScope(n.cfg.Registerer) // Run's own come when a server answers
 	defer metrics.end()
 	n.cfg.export(metrics.registerer(), func() Mode { return Waiting })
-	looks := health.New(health.Config{Servers: db, Logger: slog.New(slog.DiscardHandler), Registerer: metrics.registerer()})
+	looks := store.NewHealth(store.HealthConfig{Servers: db, Logger: slog.New(slog.DiscardHandler), Registerer: metrics.registerer()})
 	if err := metrics.check(); err != nil {
 		return err
 	}
@@ -82,8 +80,12 @@ func (n *Node) awaitServers(ctx context.Context, why error) error {
 	var limit loglimit.Limit
 	for mysql.Away(why) && ctx.Err() == nil {
 		limit.Of(n.cfg.Logger, "servers").Warn("no server answers: waiting until one does, and delivering nothing", "error", why)
-		if wait.For(ctx, dialEvery) == nil {
-			why = n.serverAnswers(ctx)
+		if wait.For(ctx, dialEvery) != nil {
+			break
+		}
+		var answers *store.Store
+		if answers, why = store.Connect(ctx, n.cfg.Tables); why == nil {
+			why = answers.Close()
 		}
 	}
 	end()
@@ -92,15 +94,6 @@ func (n *Node) awaitServers(ctx context.Context, why error) error {
 		n.cfg.Logger.Info("a server answers: starting")
 	}
 	return nil
-}
-
-// serverAnswers returns nil if a database can be used.
-func (n *Node) serverAnswers(ctx context.Context) error {
-	db, err := store.Connect(ctx, n.cfg.Tables)
-	if err != nil {
-		return err
-	}
-	return db.Close()
 }
 
 // awaitEtcd returns when etcd answers, or ctx ends. A node that starts while etcd is away owns nothing, and nothing shows it
@@ -153,12 +146,15 @@ func (n *Node) etcdAnswers(ctx context.Context) error {
 
 // sweepMeanwhile sweeps again and again, until ctx ends.
 func (n *Node) sweepMeanwhile(ctx context.Context) error {
-	times, err := upkeep.ParseTimes(meanwhileSweeps)
-	if err != nil {
-		return err
-	}
-	_, err = n.sweeper().sweep(ctx, sweepMode{stays: true, ownership: n.cfg.Ownership}, func(ctx context.Context, s *sweeper.Sweeper) error {
-		return s.Run(ctx, times)
+	mode := sweepMode{stays: true, ownership: n.cfg.Ownership}
+	return newSweepParts(n.cfg, n.handlers, mode).sweep(ctx, func(ctx context.Context, s *upkeep.Sweeper) error {
+		s.Run(ctx, meanwhileSweeps)
+		return nil
 	})
-	return err
 }
+
+// every is an interval as upkeep.Times.
+type every time.Duration
+
+// Next implements upkeep.Times.
+func (e every) Next(now time.Time) time.Time { return now.Add(time.Duration(e)) }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin/health"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // Node owns a share of the tables and delivers what is due in them.
@@ -19,10 +19,10 @@ type Node struct {
 	cfg      Config
 	handlers *Handlers
 	bringer  *bringer
-	begun    atomic.Bool                   // Run is under way
-	running  atomic.Pointer[parts]         // nil before its parts are made and after their end
-	sweeps   atomic.Bool                   // Run sweeps until etcd answers
-	away     atomic.Pointer[health.Health] // of servers that are all away, while Run waits for one; else nil
+	begun    atomic.Bool                  // Run is under way
+	running  atomic.Pointer[parts]        // nil before its parts are made and after their end
+	sweeps   atomic.Bool                  // Run sweeps until etcd answers
+	away     atomic.Pointer[store.Health] // of servers that are all away, while Run waits for one; else nil
 }
 
 // New checks the config. It connects to nothing. Without endpoints of etcd it returns an
@@ -80,7 +80,10 @@ func (n *Node) Run(ctx context.Context) error {
 	defer n.begun.Store(false)
 	p, err := n.start(ctx)
 	if p == nil {
-		return unlessStopped(ctx, err)
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil // a node that is stopped while it starts ends well
+		}
+		return err
 	}
 	defer p.close()
 	n.running.Store(p)
@@ -90,15 +93,6 @@ func (n *Node) Run(ctx context.Context) error {
 	err = p.run(ctx)
 	left := p.dispatcher.Stats()
 	n.cfg.Logger.Info("node has ended", "left_in_delivery", left.Open-left.Unsettled, "left_unsettled", left.Unsettled)
-	return err
-}
-
-// unlessStopped returns the error of a start. If the end of ctx is its cause it returns nil: a node that is stopped while it starts
-// ends well.
-func unlessStopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil
-	}
 	return err
 }
 
@@ -154,4 +148,38 @@ func ended(ctx context.Context, engine string, err error) error {
 		return fmt.Errorf("%s: %w", engine, err)
 	}
 	return nil
+}
+
+// beforeCut is how long before the dispatcher cuts off what is in hand it is
+// counted.
+const beforeCut = 20 * time.Millisecond
+
+// tellStop logs how a stop proceeds: what was in hand when ctx ended, when all tables
+// were given up (which ends left), and what is cut off at the end of the drain
+// time-out. It returns when drained is closed.
+func (p *parts) tellStop(ctx, left context.Context, drained <-chan struct{}) {
+	select {
+	case <-drained:
+		return
+	case <-ctx.Done():
+	case <-left.Done():
+	}
+	log, begun, now := p.cfg.Logger, time.Now(), p.dispatcher.Stats()
+	log.Info("stopping: giving up all tables, and waiting for what is in hand",
+		"in_delivery", now.Open-now.Unsettled, "unsettled", now.Unsettled, "drain_timeout", p.cfg.DrainTimeout.String())
+	select {
+	case <-drained:
+		return
+	case <-left.Done():
+	}
+	log.Info("all tables are given up", "took", time.Since(begun).Round(time.Millisecond).String())
+	cut := time.NewTimer(time.Until(begun.Add(p.cfg.DrainTimeout - beforeCut)))
+	defer cut.Stop()
+	select {
+	case <-drained:
+	case <-cut.C:
+		now = p.dispatcher.Stats()
+		log.Warn("the drain time-out is over: deliveries in hand are cut off, and their tasks delivered again by others",
+			"in_delivery", now.Open-now.Unsettled, "unsettled", now.Unsettled)
+	}
 }

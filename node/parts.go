@@ -7,11 +7,10 @@ import (
 	"io"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/health"
-	"github.com/tocsinhq/tocsin/history"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/relay"
 	"github.com/tocsinhq/tocsin/scanner"
@@ -32,11 +31,11 @@ type parts struct {
 	watcher      *biztype.Watcher
 	targets      *targets // nil until the engines are made
 	dispatcher   *dispatcher.Dispatcher
-	history      *history.Recorder
+	history      *upkeep.Recorder
 	scanner      *scanner.Scanner
 	holder       *holder   // nil: nobody owns tables
 	claimers     *claimers // nil: nodes own tables
-	health       *health.Health
+	health       *store.Health
 	certificates *certificates
 	group        membership
 	assign       *assign.Assign // nil: nobody owns tables
@@ -76,10 +75,12 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	}
 	p.targets = newTargets(p.cfg, p.handlers, p.cfg.mine)
 	p.compareHorizon(ctx)
-	p.lookForIdentity()
+	if p.store.Identity() == "" {
+		p.cfg.Logger.Warn("the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")
+	}
 	p.cfg.export(p.cfg.Registerer, p.mode)
 	p.certificates = newCertificates(p.store, &p.expires, p.cfg.Registerer)
-	p.health = health.New(health.Config{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
+	p.health = store.NewHealth(store.HealthConfig{Servers: p.store, Changed: p.sight, Logger: n.cfg.Logger, Registerer: p.cfg.Registerer})
 	if err := p.openEngines(ctx, policies); err != nil {
 		return p, err
 	}
@@ -88,12 +89,9 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 
 // openDispatcher makes what delivers, settles and records.
 func (p *parts) openDispatcher(ctx context.Context) (err error) {
-	p.history, err = history.New(history.Config{
+	p.history = upkeep.NewRecorder(upkeep.RecorderConfig{
 		Runs: p.store, Servers: p.store.Servers(), Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
-	if err != nil {
-		return err
-	}
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.group.ID(),
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
@@ -102,7 +100,7 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 		}),
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
 		Woken: func(server int) { p.scanner.Wake(server) },
-		Exact: true, Settled: p.settled, Record: p.history.Record, Observe: p.cfg.observer(ctx),
+		Exact: true, Settled: func(s dispatcher.Settlement) { died(p.alarms, s) }, Record: p.history.Record, Observe: p.cfg.observer(ctx),
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	return err
@@ -110,7 +108,10 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 
 // openEngines makes what stands between the assignment and the database.
 func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err error) {
-	p.alarms = p.newAlarms()
+	p.alarms = upkeep.NewAlarms(upkeep.AlarmsConfig{ // about all that the node settles, and about all tasks of its group while it leads
+		Store: p.store, Cluster: p.cfg.Tables, Policies: func() []biztype.Policy { return p.roster.known() }, Mine: p.cfg.mine, Leads: p.leads,
+		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+	})
 	if err := p.openDispatcher(ctx); err != nil {
 		return err
 	}
@@ -134,7 +135,11 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 	p.backlog = upkeep.NewBacklog(upkeep.BacklogConfig{
 		Store: p.store, Policies: p.ofGroup, Leads: p.leads, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
-	p.generator = p.newGenerator()
+	made := schedule.GeneratorConfig{Store: p.store, Tables: p.group.Owned, Missed: p.alarms.Missed, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer}
+	if p.holder != nil { // else every node makes the runs of all tables, and whoever is first makes them
+		made.Mine = p.holder.has
+	}
+	p.generator = schedule.NewGenerator(made)
 	if len(p.cfg.Outboxes) > 0 {
 		if p.relay, err = relay.New(p.cfg.relay()); err != nil {
 			return err
@@ -147,6 +152,13 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 	return err
 }
 
+// died tells alarms of a task that an outcome has made dead.
+func died(a *upkeep.Alarms, s dispatcher.Settlement) {
+	if s.Verb == tocsin.Buried && s.Fate == store.Stored && !s.Undone {
+		a.Died(s.Type, s.JobID)
+	}
+}
+
 // compareHorizon warns where tasks may be late since neither the doorbell nor a
 // scan tells of them in time. A horizon that can't be read is no fault of ours.
 func (p *parts) compareHorizon(ctx context.Context) {
@@ -154,14 +166,6 @@ func (p *parts) compareHorizon(ctx context.Context) {
 	if err == nil && horizon < 2*p.cfg.ScanInterval {
 		p.cfg.Logger.Warn("the scan interval is more than half of the tables' doorbell horizon: tasks that are due between them may be late",
 			"doorbell_horizon", horizon.String(), "scan_interval", p.cfg.ScanInterval.String())
-	}
-}
-
-// lookForIdentity warns if the databases have no identity, so that nothing keeps out
-// nodes of another cluster.
-func (p *parts) lookForIdentity() {
-	if p.store.Identity() == "" {
-		p.cfg.Logger.Warn("the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")
 	}
 }
 
@@ -185,7 +189,7 @@ func (p *parts) leads() bool {
 
 // sight acts on a new state of the databases: it tells the other nodes, and stops
 // work on the tables of wrong ones.
-func (p *parts) sight(s health.State) {
+func (p *parts) sight(s store.Databases) {
 	unusable := s.Unusable()
 	if len(s.Wrong()) > 0 {
 		p.marks.wrong()

@@ -122,7 +122,7 @@ func (r *roster) look() {
 
 // tell publishes changes to the other nodes. Called under mu.
 func (r *roster) tell() {
-	now := assign.Told{Types: r.targets.types(r.policies), Lacks: r.targets.lacks(r.policies), Versions: r.targets.versions(), Newer: r.newer()}
+	now := assign.Told{Types: r.targets.types(r.policies), Lacks: r.targets.lacks(r.policies), Versions: r.targets.handlers.versions, Newer: r.newer()}
 	for _, p := range r.policies {
 		if _, new := now.Lacks[p.Name]; new && r.told.Lacks[p.Name] == "" && r.lanes.InHand(p.Number) {
 			delete(now.Lacks, p.Name) // not yet; the next look will add it

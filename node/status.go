@@ -7,7 +7,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/health"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // Report is what the status page says of a running node.
@@ -36,8 +36,8 @@ type Report struct {
 
 	Lanes []dispatcher.LaneReport `json:"lanes"` // the biz types, one that is lacking by now included
 
-	Databases []health.Database `json:"databases"` // the ones that this node can't use, or that have a fault
-	Servers   []health.Server   `json:"servers"`   // the ones with several addresses
+	Databases []store.Database `json:"databases"` // the ones that this node can't use, or that have a fault
+	Servers   []store.Server   `json:"servers"`   // the ones with several addresses
 	// Hangs are the servers that accept statements and don't answer, each with how long.
 	Hangs map[string]string `json:"servers_hanging"`
 	// Task is where the task of the request's parameter job_id is; nil without it, or while the node is not running.
@@ -76,11 +76,11 @@ func (n *Node) Report() (Report, bool) {
 		if n.sweeps.Load() {
 			mode = Sweeping
 		}
-		sick := []health.Database{}
+		sick := []store.Database{}
 		if looks := n.away.Load(); looks != nil {
 			sick = looks.State().Sick()
 		}
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Idle: map[string]string{}, Lanes: []dispatcher.LaneReport{}, Databases: sick, Servers: []health.Server{}, Hangs: map[string]string{}}, false
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Idle: map[string]string{}, Lanes: []dispatcher.LaneReport{}, Databases: sick, Servers: []store.Server{}, Hangs: map[string]string{}}, false
 	}
 	told := p.roster.now()
 	return Report{

@@ -184,14 +184,6 @@ func (t *targets) types(policies []biztype.Policy) []string {
 	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(names))))
 }
 
-// versions returns the versions of payloads that the handlers know, by biz type.
-func (t *targets) versions() map[string]int {
-	if t.handlers == nil {
-		return nil
-	}
-	return t.handlers.versions
-}
-
 // close gives back the connections of all callbacks.
 func (t *targets) close() {
 	t.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // ill is one way to make the second database of a place wrong, and right again. {db}
@@ -68,7 +68,7 @@ func (p place) bizIDIn(database, n int) uint64 {
 }
 
 // reportIs waits until the node reports this about its second database.
-func reportIs(t *testing.T, n *node.Node, what string, ok func(sick []health.Database) bool) {
+func reportIs(t *testing.T, n *node.Node, what string, ok func(sick []store.Database) bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		report, _ := n.Report()
@@ -81,13 +81,13 @@ func reportIs(t *testing.T, n *node.Node, what string, ok func(sick []health.Dat
 	}
 }
 
-func saysWrong(part string) func([]health.Database) bool {
-	return func(sick []health.Database) bool {
-		return len(sick) == 1 && sick[0].Number == 1 && sick[0].Is == health.Wrong && strings.Contains(sick[0].Why, part)
+func saysWrong(part string) func([]store.Database) bool {
+	return func(sick []store.Database) bool {
+		return len(sick) == 1 && sick[0].Number == 1 && sick[0].Is == store.Wrong && strings.Contains(sick[0].Why, part)
 	}
 }
 
-func saysNothing(sick []health.Database) bool { return len(sick) == 0 }
+func saysNothing(sick []store.Database) bool { return len(sick) == 0 }
 
 // rowState is what a delivery changes of a row.
 type rowState struct {
@@ -182,8 +182,8 @@ func TestALostOwnerTableKeepsItsOwnDatabasesTablesOnly(t *testing.T) {
 	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	n, _ := run(t, p.config("orders"), &h)
 	ownersAre(t, p, "the node has all tables of the other database", func(owners []string) bool { return all(owners[:4], "test") })
-	reportIs(t, n, "which table is gone", func(sick []health.Database) bool {
-		return len(sick) == 1 && sick[0].Number == 1 && sick[0].Is == health.Usable && strings.Contains(sick[0].Why, ".owner' doesn't exist")
+	reportIs(t, n, "which table is gone", func(sick []store.Database) bool {
+		return len(sick) == 1 && sick[0].Number == 1 && sick[0].Is == store.Usable && strings.Contains(sick[0].Why, ".owner' doesn't exist")
 	})
 	id := add(t, p, orderClose.New(p.bizIDIn(0, 0), order{1}, tocsin.In(0)))
 	await(t, p, id, "a task beside it", withStatus(tocsin.Done))

@@ -10,8 +10,8 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // due explains a row that is pending and due: the first thing in its way is the state.
@@ -263,7 +263,7 @@ func waiting(l dispatcher.LaneReport) string {
 
 // lagging reports whether the node can't look into the database, which is said already.
 func (f *facts) lagging(r *node.Report) bool {
-	return slices.ContainsFunc(r.Databases, func(d health.Database) bool { return d.Name == f.Server.Database && d.Is != health.Usable })
+	return slices.ContainsFunc(r.Databases, func(d store.Database) bool { return d.Name == f.Server.Database && d.Is != store.Usable })
 }
 
 func (f *facts) rate() float64 {
@@ -282,7 +282,7 @@ func (f *facts) databaseOf(a *Answer, r *node.Report) {
 	for _, d := range r.Databases {
 		switch {
 		case d.Name != f.Server.Database:
-		case d.Is == health.Unreachable:
+		case d.Is == store.Unreachable:
 			a.set(StateAway, "for node %s server %s is away: %s", name, f.Server.Name, d.Why)
 		case strings.Contains(d.Why, "restore-check"):
 			a.set(StateOlderCopy, "for node %s the database is refused: %s", name, d.Why)

@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/health"
+	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -74,13 +74,13 @@ var explanations = map[string]struct {
 		[]string{"host-a, which owns its table, has not begun on the table yet"}},
 	"the owner's server is away": {func(_ *facts, r *node.Report) {
 		r.Task.Stage = dispatcher.Nowhere
-		r.Databases = []health.Database{{Name: "toc_0", Is: health.Unreachable, Why: "no route"}, {Name: "toc_1", Is: health.Wrong, Why: "other"}}
+		r.Databases = []store.Database{{Name: "toc_0", Is: store.Unreachable, Why: "no route"}, {Name: "toc_1", Is: store.Wrong, Why: "other"}}
 	}, StateAway, []string{"for node host-a server db1 is away: no route"}},
 	"the owner's database is wrong": {func(_ *facts, r *node.Report) {
-		r.Databases = []health.Database{{Name: "toc_0", Is: health.Wrong, Why: "another cluster"}}
+		r.Databases = []store.Database{{Name: "toc_0", Is: store.Wrong, Why: "another cluster"}}
 	}, StateRefused, []string{"is wrong: another cluster"}},
 	"the owner takes it for an older copy": {func(_ *facts, r *node.Report) {
-		r.Databases = []health.Database{{Name: "toc_0", Is: health.Wrong, Why: "it is held: run `tocsin ddl restore-check`"}}
+		r.Databases = []store.Database{{Name: "toc_0", Is: store.Wrong, Why: "it is held: run `tocsin ddl restore-check`"}}
 	}, StateOlderCopy, []string{"restore-check"}},
 	"another task of its biz_id goes first": {func(f *facts, _ *node.Report) { f.First = []tocsin.JobID{77} }, StateTurn,
 		[]string{"it waits for job 77 of the same biz_id"}},
@@ -149,7 +149,7 @@ func TestExplainARowThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	f := due()
 	f.Task, f.Unread, f.NoTypes = nil, errors.New("refused"), errors.New("the same")
-	f.Pages[0].Report.Databases = []health.Database{{Name: "toc_0", Is: health.Unreachable, Why: "no route"}}
+	f.Pages[0].Report.Databases = []store.Database{{Name: "toc_0", Is: store.Unreachable, Why: "no route"}}
 	a := explain(f)
 	if a.State != StateAway || len(a.Unasked) != 0 || !slices.Equal(a.Also, []string{"for node host-a server db1 is away: no route"}) {
 		t.Errorf("got %+v", a)

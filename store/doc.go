@@ -1,5 +1,5 @@
 // Package store holds the statements of a node and is the authority for what each of
-// them reads and writes, and under which condition.
+// them reads and writes, under which condition, and which databases a node can use.
 //
 //	scanner -----> Peek, Bells, Recover      ids of rows nearly due
 //	               Due                       whole rows of a backlog
@@ -7,9 +7,10 @@
 //	               Settle                    outcomes
 //	               Recheck                   what was cancelled or rescheduled during its delivery
 //	assign ------> Own, Owners               who took a table last
-//	upkeep ------> Peek, Purge, PurgeBells   rows that finished long ago
+//	upkeep ------> Peek, Recover             overdue rows of any table
+//	               Purge, PurgeBells         rows that finished long ago
 //	               Audit, Lacking            rows and tables with faults
-//	health ------> Survey                    clocks, and which databases may be used
+//	Health ------> Survey                    clocks, and which databases may be used
 //	operator ----> Check, Counts, Facts, Find, Look, Redrive, Dead, RedriveDead, Bury
 //
 // Every write carries its own condition, so a race has one winner: zero rows affected

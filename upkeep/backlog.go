@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/wait"
@@ -31,8 +33,8 @@ import (
 // tables. While etcd is away the tables stay where they are, and so does this. When the table moves, the new owner begins
 // at once.
 const (
-	overdueEvery = time.Minute
-	countEvery   = 10 * time.Minute
+	overdueEvery = time.Minute      // between the beginnings of two walks for overdue tasks
+	countEvery   = 10 * time.Minute // between those of two walks that count
 	overdueAfter = time.Second      // a pending task is overdue this long after its time
 	overdueMost  = 10_000           // overdue rows that are counted in one table
 	backlogRests = 19               // times what a statement took comes before the next
@@ -46,9 +48,6 @@ type BacklogConfig struct {
 	Policies func() []biztype.Policy // of the biz types to be measured
 	Leads    func() bool             // whether this node is to measure just now; asked often
 
-	OverdueEvery time.Duration // between the beginnings of two walks for overdue tasks; 0: 1m
-	CountEvery   time.Duration // between those of two walks that count; 0: 10m
-
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported, and Run measures nothing
 }
@@ -58,6 +57,8 @@ type Backlog struct {
 	cfg   BacklogConfig
 	limit loglimit.Limit
 
+	overdueEvery, countEvery time.Duration // between the beginnings of two walks; tests have less
+
 	mu      sync.Mutex
 	overdue []overdue // by server
 	counts  []counts  // by server
@@ -66,14 +67,8 @@ type Backlog struct {
 // NewBacklog makes a Backlog that knows nothing before Run.
 func NewBacklog(cfg BacklogConfig) *Backlog {
 	cfg.Logger = loglimit.Or(cfg.Logger)
-	if cfg.OverdueEvery <= 0 {
-		cfg.OverdueEvery = overdueEvery
-	}
-	if cfg.CountEvery <= 0 {
-		cfg.CountEvery = countEvery
-	}
 	servers := len(cfg.Store.Servers())
-	b := &Backlog{cfg: cfg, overdue: make([]overdue, servers), counts: make([]counts, servers)}
+	b := &Backlog{cfg: cfg, overdueEvery: overdueEvery, countEvery: countEvery, overdue: make([]overdue, servers), counts: make([]counts, servers)}
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(newBacklogMetrics(b))
 	}
@@ -87,8 +82,8 @@ func (b *Backlog) Run(ctx context.Context) {
 	}
 	var all sync.WaitGroup
 	for server := range b.overdue {
-		all.Go(func() { b.repeat(ctx, server, b.cfg.OverdueEvery, b.lookOverdue) })
-		all.Go(func() { b.repeat(ctx, server, b.cfg.CountEvery, b.count) })
+		all.Go(func() { b.repeat(ctx, server, b.overdueEvery, b.lookOverdue) })
+		all.Go(func() { b.repeat(ctx, server, b.countEvery, b.count) })
 	}
 	all.Wait()
 }
@@ -189,4 +184,96 @@ func (b *Backlog) forget(server int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.overdue[server], b.counts[server] = overdue{}, counts{}
+}
+
+// spot is where tasks of one biz type are counted.
+type spot struct {
+	typeCode uint64
+	database int
+}
+
+// overdue is what one walk over a server's tables found. The zero overdue is of no walk.
+type overdue struct {
+	layout tocsin.Layout
+	at     time.Time                // the end of the walk
+	oldest map[spot]time.Duration   // for how long the oldest task has been due
+	rows   map[uint64]int           // by biz type
+	capped map[int]int              // by database: tables with more than were counted
+	failed map[int]int              // by database: tables that could not be read
+	unsure map[uint64]bool          // types with rows in capped tables
+	shrink map[uint64]time.Duration // by biz type: until nothing is overdue, at the pace since the walk before; -1: never; missing: not known
+}
+
+func newOverdue(layout tocsin.Layout) overdue {
+	return overdue{
+		layout: layout, oldest: make(map[spot]time.Duration), rows: make(map[uint64]int),
+		capped: make(map[int]int), failed: make(map[int]int), unsure: make(map[uint64]bool), shrink: make(map[uint64]time.Duration),
+	}
+}
+
+// add notes what one statement found, at now by the server's clock.
+func (o *overdue) add(found []store.Late, failed map[int]error, now int64) {
+	total := make(map[int]int)
+	for _, f := range found {
+		at := spot{f.Type, o.layout.DatabaseOf(f.Table)}
+		o.oldest[at] = max(o.oldest[at], time.Duration(now-f.Oldest)*time.Millisecond)
+		o.rows[f.Type] += f.Rows
+		total[f.Table] += f.Rows
+	}
+	for _, f := range found {
+		o.unsure[f.Type] = o.unsure[f.Type] || total[f.Table] >= overdueMost
+	}
+	for table, rows := range total {
+		if rows >= overdueMost {
+			o.capped[o.layout.DatabaseOf(table)]++
+		}
+	}
+	for table := range failed {
+		o.failed[o.layout.DatabaseOf(table)]++
+	}
+}
+
+// compare estimates by the walk before when nothing will be overdue.
+func (o *overdue) compare(before overdue) {
+	if before.at.IsZero() {
+		return
+	}
+	for t, rows := range o.rows {
+		if o.unsure[t] || before.unsure[t] {
+			continue
+		}
+		o.shrink[t] = drainTime(before.rows[t], rows, o.at.Sub(before.at))
+	}
+}
+
+// drainTime returns how long it takes until nothing is left at the pace at which before became now; -1 if it grows or stays.
+func drainTime(before, now int, in time.Duration) time.Duration {
+	switch {
+	case now == 0:
+		return 0
+	case now >= before || in <= 0:
+		return -1
+	}
+	left := float64(now) / float64(before-now) * float64(in)
+	return time.Duration(min(left, math.MaxInt64/2))
+}
+
+// counts is what one walk over a server's tables counted.
+type counts struct {
+	layout        tocsin.Layout
+	at            time.Time
+	pending       map[spot]int
+	claimed, dead map[uint64]int
+}
+
+func newCounts(layout tocsin.Layout) counts {
+	return counts{layout: layout, pending: make(map[spot]int), claimed: make(map[uint64]int), dead: make(map[uint64]int)}
+}
+
+func (c *counts) add(found []store.Count) {
+	for _, f := range found {
+		c.pending[spot{f.Type, c.layout.DatabaseOf(f.Table)}] += f.Pending
+		c.claimed[f.Type] += f.Claimed
+		c.dead[f.Type] += f.Dead
+	}
 }

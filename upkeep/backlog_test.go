@@ -29,8 +29,8 @@ func newMeasured(t testing.TB, tables int) *measured {
 	s.leads.Store(true)
 	s.Backlog = NewBacklog(BacklogConfig{
 		Store: s.store, Policies: func() []biztype.Policy { return backlogPolicies }, Leads: s.leads.Load, Registerer: s.registry,
-		OverdueEvery: 50 * time.Millisecond, CountEvery: 50 * time.Millisecond,
 	})
+	s.overdueEvery, s.countEvery = 50*time.Millisecond, 50*time.Millisecond
 	return s
 }
 

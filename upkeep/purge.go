@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/store"
@@ -25,12 +28,10 @@ import (
 // are never held up. The DELETE repeats the condition, so rows that have changed since they were found stay. A row that
 // stays locked is left for the next purge, and counted.
 
-// Defaults and bounds of a PurgeConfig.
 const (
-	purgeBatch   = 500
-	bellAge      = time.Hour
-	minBellAge   = 10 * time.Minute
-	lockedAtMost = 3 // rows of one table that stay locked before the table is left
+	purgeBatch   = 500       // rows in one transaction at most
+	bellAge      = time.Hour // of a bell that is removed: well past the horizon
+	lockedAtMost = 3         // rows of one table that stay locked before the table is left
 )
 
 // PurgeConfig is the config of a Purger.
@@ -39,8 +40,6 @@ type PurgeConfig struct {
 	Policies   func(context.Context) ([]biztype.Policy, error) // required; asked at the start of each purge; what comes beside an error is used
 	Dead       bool                                            // remove dead tasks too
 	DryRun     bool                                            // count only, and change nothing
-	BellAge    time.Duration                                   // of a bell that is removed; 0: 1h; at least 10m, well past the horizon
-	Batch      int                                             // rows in one transaction at most; 0: 500, which is the most
 	Progress   func(tables int)                                // called after some tables were looked through, concurrently; nil: not called
 	Logger     *slog.Logger                                    // of the resident form; nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer                           // nil: metrics are not exported
@@ -49,32 +48,14 @@ type PurgeConfig struct {
 // Purger removes old rows. Purge may be called again, not concurrently.
 type Purger struct {
 	cfg     PurgeConfig
-	last    *LastRun
-	totals  Totals
-	purges  *prometheus.CounterVec
-	seconds prometheus.Histogram
+	rows    int // in one transaction at most; tests have fewer
+	metrics *recurring
 }
 
-// NewPurger checks the config and makes a Purger.
-func NewPurger(cfg PurgeConfig) (*Purger, error) {
+// NewPurger makes a Purger.
+func NewPurger(cfg PurgeConfig) *Purger {
 	cfg.Logger = loglimit.Or(cfg.Logger)
-	if cfg.BellAge == 0 {
-		cfg.BellAge = bellAge
-	}
-	if cfg.BellAge < minBellAge {
-		return nil, fmt.Errorf("purge: bells of %s may still be waited for: keep them for %s at least", cfg.BellAge, minBellAge)
-	}
-	if cfg.Batch <= 0 || cfg.Batch > purgeBatch {
-		cfg.Batch = purgeBatch
-	}
-	f, none := promauto.With(cfg.Registerer), PurgeResult{}.Ended(false)
-	return &Purger{
-		cfg: cfg, last: NewLastRun(cfg.Registerer, none), totals: NewTotals(cfg.Registerer, none),
-		purges: f.NewCounterVec(prometheus.CounterOpts{Namespace: "tocsin", Subsystem: "purger", Name: "purges_total",
-			Help: "Purges ended, by result: ok, failed."}, []string{"result"}),
-		seconds: f.NewHistogram(prometheus.HistogramOpts{Namespace: "tocsin", Subsystem: "purger", Name: "purge_seconds",
-			Help: "Duration of a purge.", Buckets: []float64{1, 10, 60, 600, 3600}}),
-	}, nil
+	return &Purger{cfg: cfg, rows: purgeBatch, metrics: newRecurring(cfg.Registerer, PurgeResult{}.Ended(false), "Purge", "ok, failed", 1, 10, 60, 600, 3600)}
 }
 
 // Run purges at each of the times until ctx ends, and returns nil then.
@@ -122,22 +103,111 @@ func (p *Purger) Purge(ctx context.Context) (PurgeResult, error) {
 		}
 	}
 	result.Took = time.Since(start)
-	p.observe(result)
+	word := "ok"
+	if len(result.Failed) > 0 {
+		word = "failed"
+	}
+	if p.metrics.ended(word, result.Took); !p.cfg.DryRun {
+		p.metrics.add(result.Ended(len(result.Failed) == 0))
+	}
 	return result, store.Join(errs...)
 }
 
-// observe notes the end of a purge for the metrics.
-func (p *Purger) observe(r PurgeResult) {
-	word := "ok"
+// Removed counts tasks by the status in which they were removed.
+type Removed struct {
+	Done      int `json:"done"`
+	Cancelled int `json:"cancelled"`
+	Dead      int `json:"dead"`
+}
+
+func (r Removed) plus(o Removed) Removed {
+	return Removed{r.Done + o.Done, r.Cancelled + o.Cancelled, r.Dead + o.Dead}
+}
+
+// removedIn counts n tasks of one status.
+func removedIn(status tocsin.Status, n int) Removed {
+	switch status {
+	case tocsin.Done:
+		return Removed{Done: n}
+	case tocsin.Cancelled:
+		return Removed{Cancelled: n}
+	}
+	return Removed{Dead: n}
+}
+
+// PurgeResult is the result of one purge; of a dry run: what a purge would remove.
+type PurgeResult struct {
+	DryRun   bool               `json:"dry_run"`
+	Tables   int                `json:"tables"`   // looked through without an error
+	Types    map[string]Removed `json:"types"`    // by biz type, those of which something was removed
+	Bells    int                `json:"bells"`    // rings of the doorbell removed; not counted in a dry run
+	Runs     int                `json:"runs"`     // of the history, removed
+	Batches  int                `json:"batches"`  // transactions
+	Timeouts int                `json:"timeouts"` // of those: held up by another's lock, and tried again with fewer rows
+	Locked   int                `json:"locked"`   // rows left because they stayed locked
+	Lacking  []int              `json:"lacking"`  // databases whose runs were left since the user has no right to them; no failure
+	Failed   []string           `json:"failed"`   // servers that could not be purged in full
+	Took     time.Duration      `json:"took_ns"`
+}
+
+// Total is the number of tasks removed, over all biz types.
+func (r PurgeResult) Total() (total Removed) {
+	for _, n := range r.Types {
+		total = total.plus(n)
+	}
+	return total
+}
+
+// add adds what was done on one server.
+func (r *PurgeResult) add(o PurgeResult) {
+	r.Bells += o.Bells
+	r.Runs += o.Runs
+	r.Batches += o.Batches
+	r.Timeouts += o.Timeouts
+	r.Locked += o.Locked
+	r.Lacking = append(r.Lacking, o.Lacking...)
+	for name, n := range o.Types {
+		r.Types[name] = r.Types[name].plus(n)
+	}
+}
+
+// String is the summary line.
+func (r PurgeResult) String() string {
+	total := r.Total()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d tables, %d done, %d cancelled, %d dead, %d bells, %d batches, %d time-outs, %d left locked, took %s",
+		r.Tables, total.Done, total.Cancelled, total.Dead, r.Bells, r.Batches, r.Timeouts, r.Locked, r.Took.Round(time.Millisecond))
+	for _, name := range slices.Sorted(maps.Keys(r.Types)) {
+		n := r.Types[name]
+		fmt.Fprintf(&b, "; %s: %d", name, n.Done+n.Cancelled+n.Dead)
+	}
+	if r.Runs > 0 {
+		fmt.Fprintf(&b, "; %d runs", r.Runs)
+	}
+	if len(r.Lacking) > 0 {
+		fmt.Fprintf(&b, "; no right to the runs of %d databases", len(r.Lacking))
+	}
 	if len(r.Failed) > 0 {
-		word = "failed"
+		fmt.Fprintf(&b, "; not purged in full: %s", strings.Join(r.Failed, ", "))
 	}
-	p.purges.WithLabelValues(word).Inc()
-	p.seconds.Observe(r.Took.Seconds())
-	if r.DryRun {
-		return
+	return b.String()
+}
+
+// Ended returns the metrics of the purge. ok says that it did all its work.
+func (r PurgeResult) Ended(ok bool) Ended {
+	byStatus := func(set func(n int, labels ...string)) {
+		total := r.Total()
+		set(total.Done, "done")
+		set(total.Cancelled, "cancelled")
+		set(total.Dead, "dead")
 	}
-	ended := r.Ended(len(r.Failed) == 0)
-	p.last.End(time.Now(), ended)
-	p.totals.Add(ended)
+	return Ended{Subsystem: "purger", Took: r.Took, OK: ok, Figures: []Figure{
+		{Name: "removed", Last: "Finished tasks that the last purge removed, by status.", Total: "Finished tasks removed, by status.", Labels: []string{"status"}, Values: byStatus},
+		{Name: "bells", Last: "Rings of the doorbell that the last purge removed.", Total: "Rings of the doorbell removed.", Value: r.Bells},
+		{Name: "runs", Last: "Runs of the history that the last purge removed.", Total: "Runs of the history removed.", Value: r.Runs},
+		{Name: "timeouts", Total: "Batches that another's lock held up, and that were tried again with fewer rows.", Value: r.Timeouts},
+		{Name: "locked", Last: "Finished tasks that the last purge left because their row stayed locked.", Total: "Finished tasks left because their row stayed locked.", Value: r.Locked},
+		{Name: "lacking_databases", Last: "Databases whose runs the last purge left since its user has no right to them.", Value: len(r.Lacking)},
+		{Name: "failed_servers", Last: "Servers that the last purge could not purge in full.", Value: len(r.Failed)},
+	}}
 }

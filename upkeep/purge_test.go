@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin"
@@ -35,30 +36,20 @@ func (s *site) left(status tocsin.Status) (total int) {
 	return total
 }
 
-func (s *site) purging() PurgeConfig {
-	return PurgeConfig{
+func (s *site) purging() *Purger {
+	return NewPurger(PurgeConfig{
 		Store:    s.store,
 		Policies: func(context.Context) ([]biztype.Policy, error) { return purgePolicies, nil },
-	}
+	})
 }
 
-func (s *site) purge(cfg PurgeConfig) PurgeResult {
+func (s *site) purge(p *Purger) PurgeResult {
 	s.t.Helper()
-	r, err := s.tryPurge(cfg)
+	r, err := p.Purge(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return r
-}
-
-// tryPurge is purge where something fails.
-func (s *site) tryPurge(cfg PurgeConfig) (PurgeResult, error) {
-	s.t.Helper()
-	p, err := NewPurger(cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return p.Purge(s.t.Context())
 }
 
 // fill has tasks on both sides of every line that Purge draws.
@@ -77,24 +68,24 @@ func (s *site) fill() {
 func TestPurgeKeepsWhatIsLiveYoungOrUnknown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*PurgeConfig)
+		change func(*Purger)
 		types  map[string]Removed
 		dead   int // left
 		done   int
 	}{
-		"done and cancelled": {func(*PurgeConfig) {}, map[string]Removed{"short": {20, 20, 0}, "long": {12, 12, 0}}, 44, 12},
-		"dead ones too":      {func(c *PurgeConfig) { c.Dead = true }, map[string]Removed{"short": {20, 20, 20}, "long": {12, 12, 12}}, 12, 12},
-		"by small batches":   {func(c *PurgeConfig) { c.Batch = 2 }, map[string]Removed{"short": {20, 20, 0}, "long": {12, 12, 0}}, 44, 12},
-		"a dry run":          {func(c *PurgeConfig) { c.DryRun, c.Batch = true, 2 }, map[string]Removed{"short": {20, 20, 0}, "long": {12, 12, 0}}, 44, 44},
+		"done and cancelled": {func(*Purger) {}, map[string]Removed{"short": {20, 20, 0}, "long": {12, 12, 0}}, 44, 12},
+		"dead ones too":      {func(p *Purger) { p.cfg.Dead = true }, map[string]Removed{"short": {20, 20, 20}, "long": {12, 12, 12}}, 12, 12},
+		"by small batches":   {func(p *Purger) { p.rows = 2 }, map[string]Removed{"short": {20, 20, 0}, "long": {12, 12, 0}}, 44, 12},
+		"a dry run":          {func(p *Purger) { p.cfg.DryRun, p.rows = true, 2 }, map[string]Removed{"short": {20, 20, 0}, "long": {12, 12, 0}}, 44, 44},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, small)
 			s.fill()
-			cfg := s.purging()
-			c.change(&cfg)
-			r := s.purge(cfg)
-			if !reflect.DeepEqual(r.Types, c.types) || r.Tables != 4 || r.Timeouts+r.Locked+len(r.Failed) != 0 || cfg.DryRun && r.Batches > 0 {
+			p := s.purging()
+			c.change(p)
+			r := s.purge(p)
+			if !reflect.DeepEqual(r.Types, c.types) || r.Tables != 4 || r.Timeouts+r.Locked+len(r.Failed) != 0 || p.cfg.DryRun && r.Batches > 0 {
 				t.Errorf("%+v", r)
 			}
 			if s.left(tocsin.Pending) != 44 || s.left(tocsin.Claimed) != 44 || s.left(tocsin.Dead) != c.dead || s.left(tocsin.Done) != c.done || s.left(tocsin.Cancelled) != c.done {
@@ -110,14 +101,10 @@ func TestPurgeRemovesOldBells(t *testing.T) {
 	for i := range 25 {
 		s.exec(fmt.Sprintf("INSERT INTO %s.doorbell (table_no, job_id, biz_type, action_time) VALUES (2, 1, 1, UTC_TIMESTAMP(3) - INTERVAL %d MINUTE)", s.layout.Database(1), 100-4*i))
 	}
-	cfg := s.purging()
-	cfg.Batch = 4
-	if r := s.purge(cfg); r.Bells != 10 && r.Bells != 11 { // 100, 96 ... 64 minutes, perhaps 60
+	p := s.purging()
+	p.rows = 4
+	if r := s.purge(p); r.Bells != 10 && r.Bells != 11 { // 100, 96 ... 64 minutes, perhaps 60
 		t.Errorf("%+v", r)
-	}
-	cfg.BellAge = time.Minute
-	if _, err := NewPurger(cfg); err == nil {
-		t.Error("bells that nodes still wait for")
 	}
 }
 
@@ -143,20 +130,6 @@ func TestPurgeLeavesALockedRowAndTheRestGoesOn(t *testing.T) {
 	}
 }
 
-func TestPurgeGoesRoundAMissingTable(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, small)
-	s.fill()
-	s.exec("DROP TABLE " + s.layout.Table(2))
-	r, err := s.tryPurge(s.purging())
-	if err == nil || strings.Count(err.Error(), s.layout.Table(2)) != 2 { // the wrap names it, and the server's own message
-		t.Errorf("error %v", err)
-	}
-	if r.Tables != 3 || r.Types["short"].Done != 15 || !reflect.DeepEqual(r.Failed, []string{"db1"}) {
-		t.Errorf("%+v", r)
-	}
-}
-
 func TestTwoPurgesAtOnceRemoveEachRowOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, small)
@@ -167,9 +140,9 @@ func TestTwoPurgesAtOnceRemoveEachRowOnce(t *testing.T) {
 	var both sync.WaitGroup
 	for i := range results {
 		both.Go(func() {
-			cfg := s.purging()
-			cfg.Batch = 50
-			results[i] = s.purge(cfg)
+			p := s.purging()
+			p.rows = 50
+			results[i] = s.purge(p)
 		})
 	}
 	both.Wait()
@@ -178,15 +151,17 @@ func TestTwoPurgesAtOnceRemoveEachRowOnce(t *testing.T) {
 	}
 }
 
-func TestPurgeLeavesATableThatStaysLockedOrRefuses(t *testing.T) {
+func TestPurgeLeavesATableThatIsGoneStaysLockedOrRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fault    string // of table 1
 		class    mysql.Class
 		timeouts int
+		named    int // how often the error names the table
 	}{
-		"lock time-outs": {"SELECT job_id FROM {table} FOR UPDATE", mysql.Contended, 5}, // of 20, 5 and three times 1 rows
-		"another fault":  {"CREATE TRIGGER {table}_kept BEFORE DELETE ON {table} FOR EACH ROW SIGNAL SQLSTATE '45000'", mysql.Other, 0},
+		"lock time-outs": {"SELECT job_id FROM {table} FOR UPDATE", mysql.Contended, 5, 1}, // of 20, 5 and three times 1 rows
+		"another fault":  {"CREATE TRIGGER {table}_kept BEFORE DELETE ON {table} FOR EACH ROW SIGNAL SQLSTATE '45000'", mysql.Other, 0, 1},
+		"it is gone":     {"DROP TABLE {table}", mysql.Missing, 0, 2}, // the wrap names it, and the server's own message
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,8 +178,9 @@ func TestPurgeLeavesATableThatStaysLockedOrRefuses(t *testing.T) {
 			if _, err := tx.Exec(strings.ReplaceAll(c.fault, "{table}", s.layout.Table(1))); err != nil {
 				t.Fatal(err)
 			}
-			r, err := s.tryPurge(s.purging())
-			if mysql.ClassOf(err) != c.class || r.Timeouts != c.timeouts || r.Types["short"] != (Removed{60, 60, 0}) || r.Tables != 3 {
+			r, err := s.purging().Purge(t.Context())
+			if mysql.ClassOf(err) != c.class || strings.Count(err.Error(), s.layout.Table(1)) != c.named || r.Timeouts != c.timeouts || r.Types["short"] != (Removed{60, 60, 0}) ||
+				r.Tables != 3 || !reflect.DeepEqual(r.Failed, []string{"db1"}) {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
@@ -217,37 +193,11 @@ func TestPurgeWithoutPoliciesIsAnErrorAndWithSomeGoesOn(t *testing.T) {
 	s.fill()
 	broken := errors.New("no policies")
 	for n, want := range []int{0, 20} {
-		cfg := s.purging()
-		cfg.Policies = func(context.Context) ([]biztype.Policy, error) { return purgePolicies[:n], broken }
-		if r, err := s.tryPurge(cfg); !errors.Is(err, broken) || r.Total().Done != want {
+		p := s.purging()
+		p.cfg.Policies = func(context.Context) ([]biztype.Policy, error) { return purgePolicies[:n], broken }
+		if r, err := p.Purge(t.Context()); !errors.Is(err, broken) || r.Total().Done != want {
 			t.Errorf("%+v, %v", r, err)
 		}
-	}
-}
-
-func TestRunPurgesAtItsTimes(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, small)
-	s.fill()
-	ctx, end := context.WithCancel(t.Context())
-	cfg := s.purging()
-	asked := 0
-	cfg.Policies = func(context.Context) ([]biztype.Policy, error) {
-		if asked++; asked == 2 {
-			end()
-		}
-		return purgePolicies, nil
-	}
-	p, err := NewPurger(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := ParseTimes("@every 1s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Run(ctx, at); err != nil || s.left(tocsin.Done) != 12 {
-		t.Errorf("%v, %d left", err, s.left(tocsin.Done))
 	}
 }
 
@@ -282,13 +232,10 @@ func TestAPurgeThatFailsEachSecondIsLoggedOnceAMinute(t *testing.T) {
 		var log devtest.Log
 		ctx, end := context.WithTimeout(t.Context(), 90*time.Second)
 		defer end()
-		p, err := NewPurger(PurgeConfig{
+		p := NewPurger(PurgeConfig{
 			Logger:   log.Logger(), // and no store, since it begins with the policies
 			Policies: func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("connection refused") },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		at, err := ParseTimes("@every 1s")
 		if err != nil {
 			t.Fatal(err)
@@ -297,4 +244,101 @@ func TestAPurgeThatFailsEachSecondIsLoggedOnceAMinute(t *testing.T) {
 			t.Errorf("%v; logged %v", err, log.Lines())
 		}
 	})
+}
+
+// addRuns puts runs of types into the history of database 0, one of each type each hour from some hours ago to others.
+func (s *site) addRuns(from, to int, types ...uint64) {
+	s.t.Helper()
+	var rows []string
+	for ago := from; ago > to; ago-- {
+		for _, kind := range types {
+			rows = append(rows, fmt.Sprintf("(1, %d, 0, 1, 'n', UTC_TIMESTAMP(3) - INTERVAL %d MINUTE, 0, 5, 'completed')", kind, ago*60-30))
+		}
+	}
+	s.exec("INSERT INTO " + s.layout.Database(0) + ".run (job_id, biz_type, version, attempt, node, started, lateness_ms, duration_ms, outcome) VALUES " + strings.Join(rows, ","))
+}
+
+// runsLeft counts the runs of a type.
+func (s *site) runsLeft(kind uint64) (n int) {
+	s.t.Helper()
+	if err := s.db.QueryRow("SELECT COUNT(*) FROM "+s.layout.Database(0)+".run WHERE biz_type = ?", kind).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// sent returns how often a statement was sent.
+func (s *site) sent(registry *prometheus.Registry, statement string) (times int) {
+	s.t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "tocsin_store_round_trip_seconds" && m.GetLabel()[0].GetValue() == statement {
+				times += int(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return times
+}
+
+// purgeRuns purges with pages of 10, and returns how many of database 0 were looked at.
+func (s *site) purgeRuns() (result PurgeResult, pages int) {
+	s.t.Helper()
+	registry := prometheus.NewRegistry()
+	if err := s.store.RegisterMetrics(registry); err != nil {
+		s.t.Fatal(err)
+	}
+	jumps, pages := s.sent(registry, "run_bounds"), s.sent(registry, "old_runs")
+	p := s.purging()
+	p.rows = 10
+	result = s.purge(p)
+	if jumps = s.sent(registry, "run_bounds") - jumps; jumps > s.layout.Databases {
+		s.t.Errorf("looked %d times where the runs of a time begin", jumps)
+	}
+	return result, s.sent(registry, "old_runs") - pages - s.layout.Databases + 1
+}
+
+// Type 1 is kept for an hour, 2 for 30 days: a purge each hour or day reads what has expired since, and of the long history a day.
+func TestAPurgeDoesNotReadTheLongHistoryOfOtherTypes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, small)
+	s.addRuns(800, 0, 1, 2) // 33 days
+	if r, pages := s.purgeRuns(); s.runsLeft(1) != 1 || s.runsLeft(2) != 720 || r.Runs != 799+80 {
+		t.Errorf("first: %d removed in %d pages, left %d and %d", r.Runs, pages, s.runsLeft(1), s.runsLeft(2))
+	}
+	if r, pages := s.purgeRuns(); r.Runs != 0 || pages > 6 { // 27 rows of 721
+		t.Errorf("again: %d removed in %d pages", r.Runs, pages)
+	}
+	for hours := range 3 { // time passes
+		s.exec("UPDATE " + s.layout.Database(0) + ".run SET started = started - INTERVAL 60 MINUTE")
+		s.addRuns(1, 0, 1, 2)
+		if r, pages := s.purgeRuns(); r.Runs != 2 || s.runsLeft(1) != 1 || s.runsLeft(2) != 720 || pages > 8 {
+			t.Errorf("%d hours later: %d removed in %d pages, left %d and %d", hours+1, r.Runs, pages, s.runsLeft(1), s.runsLeft(2))
+		}
+	}
+}
+
+// After a pause, or after a retention was shortened, all runs are read, and none is left behind.
+func TestAPurgeAfterAPauseReadsAllRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, small)
+	s.addRuns(400, 300, 1, 2)
+	s.addRuns(300, 40, 2) // nothing of type 1 for days
+	s.addRuns(40, 0, 1, 2)
+	if r, _ := s.purgeRuns(); s.runsLeft(1) != 1 || s.runsLeft(2) != 400 || r.Runs != 139 {
+		t.Errorf("%d removed, left %d and %d", r.Runs, s.runsLeft(1), s.runsLeft(2))
+	}
+	p := s.purging()
+	p.rows, p.cfg.DryRun = 10, true
+	s.addRuns(3, 1, 1)
+	if r := s.purge(p); r.Runs != 2 || s.runsLeft(1) != 3 || !strings.HasSuffix(r.String(), "; 2 runs") {
+		t.Errorf("a dry purge counts %d, and leaves %d: %s", r.Runs, s.runsLeft(1), r)
+	}
+	p.cfg.DryRun = false
+	if r := s.purge(p); r.Runs != 2 || r.Batches == 0 || s.runsLeft(1) != 1 {
+		t.Errorf("then %d are removed in %d batches: %s", r.Runs, r.Batches, r)
+	}
 }

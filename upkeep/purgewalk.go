@@ -18,7 +18,7 @@ import (
 // purgeWalk is one purge of one server, by one goroutine.
 type purgeWalk struct {
 	walk
-	cfg    PurgeConfig
+	*Purger
 	rounds []round
 	names  map[uint64]string // of biz types
 	pace   pace
@@ -31,15 +31,19 @@ func newPurgeWalk(p *Purger, server int, policies []biztype.Policy) *purgeWalk {
 		names[policy.Number] = policy.Name
 	}
 	return &purgeWalk{
-		walk: newWalk(p.cfg.Store, server, p.cfg.Progress), cfg: p.cfg, rounds: rounds(policies), names: names,
-		pace: pace{p.cfg.Batch, p.cfg.Batch}, result: PurgeResult{Types: map[string]Removed{}},
+		walk: newWalk(p.cfg.Store, server, p.cfg.Progress), Purger: p, rounds: rounds(policies), names: names,
+		pace: pace{p.rows, p.rows}, result: PurgeResult{Types: map[string]Removed{}},
 	}
 }
 
 func (w *purgeWalk) run(ctx context.Context) {
+	removed := []tocsin.Status{tocsin.Done, tocsin.Cancelled}
+	if w.cfg.Dead {
+		removed = append(removed, tocsin.Dead)
+	}
 	err := w.overTables(ctx, func(tables []int) error {
 		for _, r := range w.rounds {
-			for _, status := range statuses(w.cfg.Dead) {
+			for _, status := range removed {
 				if err := w.finished(ctx, tables, r, status); err != nil {
 					return err
 				}
@@ -64,7 +68,7 @@ func (w *purgeWalk) finished(ctx context.Context, tables []int, r round, status 
 	pages := store.Over(w.well(tables))
 	for step := range pages.Steps() {
 		page, err := w.store.Peek(ctx, store.PeekQuery{
-			Server: w.server, Status: status, Tables: step.Tables, After: step.After, Types: r.types, Until: before - 1, Limit: w.cfg.Batch,
+			Server: w.server, Status: status, Tables: step.Tables, After: step.After, Types: r.types, Until: before - 1, Limit: w.rows,
 		})
 		if err != nil {
 			return err
@@ -164,10 +168,10 @@ func (w *purgeWalk) count(typeCode uint64, n Removed) {
 
 // bells removes old bells of every database.
 func (w *purgeWalk) bells(ctx context.Context) error {
-	before := w.store.Now(w.server) - w.cfg.BellAge.Milliseconds()
+	before := w.store.Now(w.server) - bellAge.Milliseconds()
 	return w.overDatabases(func(database int) error {
 		return w.pages(ctx, 0, func(after uint64) (int, uint64, error) {
-			removed, next, err := w.store.PurgeBells(ctx, w.server, database, after, before, w.cfg.Batch)
+			removed, next, err := w.store.PurgeBells(ctx, w.server, database, after, before, w.rows)
 			w.result.Bells += removed
 			return removed, next, err
 		})
@@ -224,7 +228,7 @@ func (w *purgeWalk) runsOf(ctx context.Context, database int, kept []store.Kept)
 // someRuns removes the runs behind a run_id up to those that began at a time, and notes whether they are late.
 func (w *purgeWalk) someRuns(ctx context.Context, database int, kept []store.Kept, after uint64, until int64, late *bool) error {
 	return w.pages(ctx, after, func(after uint64) (int, uint64, error) {
-		page := store.RunsPage{Server: w.server, Database: database, After: after, Limit: w.cfg.Batch, Until: until}
+		page := store.RunsPage{Server: w.server, Database: database, After: after, Limit: w.rows, Until: until}
 		done, err := w.store.PurgeRuns(ctx, page, kept, w.cfg.DryRun)
 		w.result.Runs += done.Removed
 		*late = *late || done.Late
@@ -269,14 +273,6 @@ func rounds(policies []biztype.Policy) []round {
 	}
 	slices.SortFunc(all, func(a, b round) int { return cmp.Compare(a.retention, b.retention) })
 	return all
-}
-
-// statuses are those whose rows are removed.
-func statuses(dead bool) []tocsin.Status {
-	if dead {
-		return []tocsin.Status{tocsin.Done, tocsin.Cancelled, tocsin.Dead}
-	}
-	return []tocsin.Status{tocsin.Done, tocsin.Cancelled}
 }
 
 // pace says how many rows a batch has: a quarter after a lock time-out, so that

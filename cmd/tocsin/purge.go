@@ -97,10 +97,7 @@ func (a *app) purgeOn(ctx context.Context, f purgeFlags, file config.File, table
 	cfg.Logger = a.logger(file.Log.Level, file.Log.Format)
 	registry := prometheus.NewRegistry()
 	cfg.Registerer = prometheus.WrapRegistererWith(ofCluster(file), registry)
-	p, err := upkeep.NewPurger(cfg)
-	if err != nil {
-		return err
-	}
+	p := upkeep.NewPurger(cfg)
 	return f.out.whileResident(ctx, outletOf("purge", file), registry, func() error { return p.Run(ctx, at) })
 }
 
@@ -108,10 +105,7 @@ func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tab
 	cfg := purgeConfig(f, file, tables)
 	seen := a.tableProgress("purge", tables.Layout().Total())
 	cfg.Progress = seen.add
-	p, err := upkeep.NewPurger(cfg)
-	if err != nil {
-		return err
-	}
+	p := upkeep.NewPurger(cfg)
 	result, failed := p.Purge(ctx)
 	seen.end()
 	failed = errors.Join(failed, f.out.once(ctx, "purge", file, result.Ended(failed == nil)))

@@ -17,10 +17,10 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/health"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 
@@ -188,7 +188,7 @@ func (s *site) saysOf(page, part string) {
 	s.t.Helper()
 	s.waitFor("the status page says "+part, func() bool {
 		r, err := s.report(page)
-		return err == nil && len(r.Databases) == 1 && r.Databases[0].Number == 1 && r.Databases[0].Is == health.Wrong &&
+		return err == nil && len(r.Databases) == 1 && r.Databases[0].Number == 1 && r.Databases[0].Is == store.Wrong &&
 			strings.Contains(r.Databases[0].Why, part)
 	})
 }

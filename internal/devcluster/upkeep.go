@@ -31,15 +31,12 @@ func (c *Cluster) startUpkeep(ctx context.Context, opts DemoOptions) (ended func
 	if err != nil {
 		return nil, errors.Join(err, tables.Close())
 	}
-	purge, err := upkeep.NewPurger(upkeep.PurgeConfig{
+	purge := upkeep.NewPurger(upkeep.PurgeConfig{
 		Store:      tables,
 		Policies:   func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, c.Config) },
 		Logger:     c.opts.Logger,
 		Registerer: registry,
 	})
-	if err != nil {
-		return nil, errors.Join(err, tables.Close())
-	}
 	purgeAndAudit := func(ctx context.Context) {
 		_, _ = purge.Purge(ctx) // its metrics tell
 		c.audit(ctx, tables, files)

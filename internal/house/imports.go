@@ -19,18 +19,15 @@ var mayImport = map[string][]string{
 	"relay":                       {".", "outbox", "internal/loglimit", "internal/mysql", "internal/name", "internal/seam", "internal/wait"},
 	"biztype":                     {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/name", "internal/seam", "internal/yamlfile"},
 	"duequeue":                    {"."},
-	"store":                       {".", "duequeue", "biztype", "internal/client", "internal/layoutrow", "internal/mysql", "internal/seam"},
+	"store":                       {".", "duequeue", "biztype", "internal/client", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/seam", "internal/wait"},
 	"assign":                      {".", "store", "internal/loglimit", "internal/name", "internal/seam"},
 	"scanner":                     {".", "duequeue", "store", "internal/loglimit"},
 	"dispatcher":                  {".", "biztype", "duequeue", "schedule", "store", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
 	"webhook":                     {"."},
-	"sweeper":                     {".", "biztype", "duequeue", "store", "upkeep", "internal/loglimit", "internal/wait"},
 	"upkeep":                      {".", "biztype", "duequeue", "outbox", "schedule", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/wait"},
-	"operator":                    {".", "assign", "biztype", "dispatcher", "duequeue", "health", "node", "schedule", "store", "internal/client", "internal/layoutrow", "internal/mysql", "internal/runkey", "internal/seam", "internal/wait"},
+	"operator":                    {".", "assign", "biztype", "dispatcher", "duequeue", "node", "schedule", "store", "internal/client", "internal/layoutrow", "internal/mysql", "internal/runkey", "internal/seam", "internal/wait"},
 	"schedule":                    {".", "biztype", "schedule/firetimes", "store", "internal/client", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/runkey", "internal/wait", "internal/yamlfile"},
-	"history":                     {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
-	"health":                      {".", "store", "internal/loglimit", "internal/mysql", "internal/wait"},
-	"node":                        {".", "assign", "health", "history", "outbox", "relay", "scanner", "dispatcher", "schedule", "sweeper", "upkeep", "duequeue", "store", "biztype", "webhook", "internal/..."},
+	"node":                        {".", "assign", "outbox", "relay", "scanner", "dispatcher", "schedule", "upkeep", "duequeue", "store", "biztype", "webhook", "internal/..."},
 	"node/nodetest":               {".", "biztype", "ddl", "node", "outbox", "relay", "tocsintest", "webhook", "internal/runkey", "internal/seam"},
 	"schedule/firetimes":          {},
 	"tocsintest":                  {".", "ddl", "biztype", "outbox", "internal/client", "internal/devserver", "internal/seam"},
@@ -39,7 +36,7 @@ var mayImport = map[string][]string{
 	"contrib/tocsinotel/nodeotel": {".", "node", "contrib/tocsinotel", "webhook"},
 	"contrib/tocsinpg":            {".", "ddl", "outbox", "internal/wait"},
 	"contrib/tocsinpg/pgtest":     {".", "outbox", "contrib/tocsinpg", "tocsintest", "internal/devserver"},
-	"config":                      {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "sweeper", "upkeep", "internal/apitoken", "internal/mysql", "internal/name", "internal/yamlfile"},
+	"config":                      {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "upkeep", "internal/apitoken", "internal/mysql", "internal/name", "internal/yamlfile"},
 	"api":                         {".", "assign", "biztype", "operator", "schedule", "internal/apitoken", "internal/loglimit", "internal/mysql", "internal/name"},
 	"examples/shop":               {".", "config", "node", "outbox"},
 	"cmd/tocsin":                  {"..."},
@@ -70,7 +67,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "sweeper", "health", "history", "relay"}
+var engines = []string{"assign", "scanner", "dispatcher", "upkeep", "relay"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {

@@ -13,7 +13,7 @@ const ours = modulePath
 func TestImportsComplain(t *testing.T) {
 	each(t, Imports, map[string]source{
 		"an engine imports another":          {"scanner/x.go", `package scanner; import _ "` + ours + `/assign"`, "engine scanner imports assign"},
-		"an engine's test imports another":   {"sweeper/x_test.go", `package sweeper; import _ "` + ours + `/dispatcher"`, "engine sweeper imports dispatcher"},
+		"an engine's test imports another":   {"upkeep/x_test.go", `package upkeep; import _ "` + ours + `/dispatcher"`, "engine upkeep imports dispatcher"},
 		"an engine imports config":           {"assign/x.go", `package assign; import _ "` + ours + `/config"`, "engine assign imports config"},
 		"an engine imports itself in a test": {"assign/x_test.go", `package assign_test; import _ "` + ours + `/assign"`, ""},
 		"an engine imports the store":        {"scanner/x.go", `package scanner; import _ "` + ours + `/store"`, ""},

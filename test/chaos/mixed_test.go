@@ -71,10 +71,7 @@ func (s *scenario) purge(ctx context.Context, removed *int) error {
 		return err
 	}
 	defer func() { _ = tables.Close() }()
-	p, err := upkeep.NewPurger(upkeep.PurgeConfig{Store: tables, Policies: shortlyKept, Dead: true})
-	if err != nil {
-		return err
-	}
+	p := upkeep.NewPurger(upkeep.PurgeConfig{Store: tables, Policies: shortlyKept, Dead: true})
 	for wait.For(ctx, time.Second) == nil {
 		if _, err := s.note(ctx); err != nil && ctx.Err() == nil {
 			return err

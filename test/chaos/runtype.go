@@ -34,13 +34,10 @@ func (r role) purge(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, tables.Close()) }()
-	p, err := upkeep.NewPurger(upkeep.PurgeConfig{
+	p := upkeep.NewPurger(upkeep.PurgeConfig{
 		Store:    tables,
 		Policies: func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, r.Tables) },
 	})
-	if err != nil {
-		return err
-	}
 	for wait.For(ctx, r.Pause) == nil {
 		if _, err := p.Purge(ctx); err != nil && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "purge: %v\n", err)

@@ -1,6 +1,7 @@
-package sweeper
+package upkeep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,32 +10,33 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// run is one sweep in progress. The walks of all servers count in it.
-type run struct {
+// sweep is one in progress. The walks of all servers count in it.
+type sweep struct {
 	*Sweeper
 	begin  time.Time
 	before map[uint64]Counts // outcomes of earlier sweeps
 	claims int               // rows claimed by earlier sweeps
-	rounds []round
-	walks  []*walk // by server
-	cause  error   // of an early end
+	rounds []sweepRound
+	walks  []*sweepWalk // by server
+	cause  error        // of an early end
 
 	mu       sync.Mutex
 	accounts map[uint64]*account // by biz type
-	total    Result              // counts that belong to no biz type
+	total    SweepResult         // counts that belong to no biz type
 	errs     []error
 	sick     map[int]symptom // of servers, by index
 }
 
-func newRun(s *Sweeper) *run {
-	r := &run{
-		Sweeper: s, begin: time.Now(), before: s.cfg.Outcomes(), claims: s.cfg.Claimed(), rounds: rounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace),
-		accounts: map[uint64]*account{}, sick: map[int]symptom{}, total: Result{underWay: true, dry: s.cfg.Intake == nil},
+func newSweep(s *Sweeper) *sweep {
+	r := &sweep{
+		Sweeper: s, begin: time.Now(), before: s.cfg.Outcomes(), claims: s.cfg.Claimed(), rounds: sweepRounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace),
+		accounts: map[uint64]*account{}, sick: map[int]symptom{}, total: SweepResult{underWay: true, dry: s.cfg.Intake == nil},
 	}
 	for _, round := range r.rounds {
 		for _, t := range round.types {
@@ -47,14 +49,14 @@ func newRun(s *Sweeper) *run {
 			from := rand.IntN(len(tables))
 			tables = slices.Concat(tables[from:], tables[:from])
 		}
-		r.walks = append(r.walks, newWalk(r, server, tables))
+		r.walks = append(r.walks, newSweepWalk(r, server, tables))
 	}
 	return r
 }
 
 // walk walks all tables, on all servers at the same time, and waits until all entries
 // that were handed over are settled.
-func (r *run) walk(ctx context.Context) {
+func (r *sweep) walk(ctx context.Context) {
 	for _, w := range r.walks {
 		if r.cfg.Intake != nil {
 			r.cfg.Intake.Set(w.tables, &duequeue.Access{})
@@ -76,7 +78,10 @@ func (r *run) walk(ctx context.Context) {
 }
 
 // make makes runs of schedules that are overdue. They are swept next time, unless a node delivers them.
-func (r *run) make(ctx context.Context) {
+func (r *sweep) make(ctx context.Context) {
+	if r.cfg.Intake == nil {
+		return
+	}
 	made, err := r.cfg.Make(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +92,7 @@ func (r *run) make(ctx context.Context) {
 }
 
 // tell logs the progress of the sweep, each minute.
-func (r *run) tell(ctx context.Context) {
+func (r *sweep) tell(ctx context.Context) {
 	for wait.For(ctx, tellEvery) == nil {
 		r.cfg.Logger.Info("sweep goes on", "result", r.result().String())
 	}
@@ -101,7 +106,7 @@ type symptom struct {
 
 // examine looks for servers that are sick. When the sweep is cut off, so are the
 // statements that would tell.
-func (r *run) examine(ctx context.Context) {
+func (r *sweep) examine(ctx context.Context) {
 	for wait.For(ctx, sickEvery) == nil {
 		for server := range r.walks {
 			if err := r.cfg.Sick(server); err != nil {
@@ -116,7 +121,7 @@ func (r *run) examine(ctx context.Context) {
 // blame names the servers that were sick shortly before a sweep was cut off. A claim
 // whose commit hangs is given up after a while, and the next ones fail quickly: its
 // rows are locked.
-func (r *run) blame() {
+func (r *sweep) blame() {
 	for server := range r.walks {
 		if s := r.sick[server]; s.err != nil && time.Since(s.seen) < sickFor {
 			r.fail(server, s.err)
@@ -126,7 +131,7 @@ func (r *run) blame() {
 
 // end makes the intake let go of entries that have not begun, and finds out what is
 // left.
-func (r *run) end(ctx context.Context) {
+func (r *sweep) end(ctx context.Context) {
 	r.cause = context.Cause(ctx)
 	r.total.TimedOut = errors.Is(r.cause, errTimeout)
 	r.total.Stopped = r.cause != nil && !r.total.TimedOut
@@ -157,7 +162,7 @@ func (r *run) end(ctx context.Context) {
 }
 
 // away reports whether a type's target went away during the sweep, so that what was not begun is left.
-func (r *run) away(bizType uint64) bool {
+func (r *sweep) away(bizType uint64) bool {
 	for server, w := range r.walks {
 		if slices.ContainsFunc(w.lines, func(l *line) bool { return l.given && slices.Contains(l.types, bizType) }) {
 			return true
@@ -173,7 +178,7 @@ func (r *run) away(bizType uint64) bool {
 
 // windDown gives deliveries in hand a second, and meanwhile counts the tasks that are
 // left.
-func (r *run) windDown(ctx context.Context) {
+func (r *sweep) windDown(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	counting, stop := context.WithTimeout(ctx, r.counting)
 	defer stop()
@@ -187,7 +192,7 @@ func (r *run) windDown(ctx context.Context) {
 
 // closeBooks finds out how many tasks went elsewhere. Tasks that are dropped later
 // don't count as such.
-func (r *run) closeBooks() {
+func (r *sweep) closeBooks() {
 	waiting := map[uint64]int{}
 	for _, w := range r.walks {
 		for _, l := range w.lines {
@@ -210,7 +215,7 @@ func (r *run) closeBooks() {
 }
 
 // held returns how many tasks the intake holds by biz type, over all servers.
-func (r *run) held() map[uint64]int {
+func (r *sweep) held() map[uint64]int {
 	all := map[uint64]int{}
 	for server := range r.walks {
 		for t := range r.accounts {
@@ -224,7 +229,7 @@ func (r *run) held() map[uint64]int {
 }
 
 // outcomes returns the outcomes since the sweep began, by biz type.
-func (r *run) outcomes() map[uint64]Counts {
+func (r *sweep) outcomes() map[uint64]Counts {
 	since := map[uint64]Counts{}
 	for t, all := range r.cfg.Outcomes() {
 		since[t] = all.minus(r.before[t])
@@ -233,7 +238,7 @@ func (r *run) outcomes() map[uint64]Counts {
 }
 
 // result returns the result so far.
-func (r *run) result() Result {
+func (r *sweep) result() SweepResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	result := r.total
@@ -248,7 +253,7 @@ func (r *run) result() Result {
 }
 
 // found counts overdue entries.
-func (r *run) found(entries []duequeue.Entry) {
+func (r *sweep) found(entries []duequeue.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range entries {
@@ -256,14 +261,14 @@ func (r *run) found(entries []duequeue.Entry) {
 	}
 }
 
-func (r *run) add(count func(*Result)) {
+func (r *sweep) add(count func(*SweepResult)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	count(&r.total)
 }
 
 // fail records an error on a server.
-func (r *run) fail(server int, err error) {
+func (r *sweep) fail(server int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if name := r.cfg.Tables.Servers()[server]; !slices.Contains(r.total.Failed, name) {
@@ -273,9 +278,63 @@ func (r *run) fail(server int, err error) {
 }
 
 // failure returns the error of the sweep.
-func (r *run) failure() error {
+func (r *sweep) failure() error {
 	if r.total.Stopped {
 		r.errs = append(r.errs, fmt.Errorf("sweep stopped before its end: %w", r.cause))
 	}
 	return store.Join(r.errs...)
+}
+
+// sweepRound is one peek of every table: types that share a grace time and a fate.
+type sweepRound struct {
+	grace time.Duration
+	left  string // why its tasks stay: "" they are delivered
+	types []uint64
+	names map[uint64]string
+}
+
+// Why a type's tasks are left where they are.
+const (
+	leftPaused   = "paused"
+	leftForeign  = "no handler here"
+	leftTimedOut = "no time left"
+	leftStopped  = "stopped"
+	leftFailed   = "server failed"
+	leftNewer    = "newer payload"
+	leftAway     = "target away"
+)
+
+// sweepRounds groups the biz types so that each table is peeked as few times as
+// their grace times allow.
+func sweepRounds(policies []biztype.Policy, can func(biztype.Policy) bool, grace time.Duration) []sweepRound {
+	type key struct {
+		grace time.Duration
+		left  string
+	}
+	groups := make(map[key]*sweepRound)
+	for _, p := range policies {
+		k := key{biztype.SweptAfter(p, grace), leftOf(p, can)}
+		if groups[k] == nil {
+			groups[k] = &sweepRound{grace: k.grace, left: k.left, names: map[uint64]string{}}
+		}
+		groups[k].types = append(groups[k].types, p.Number)
+		groups[k].names[p.Number] = p.Name
+	}
+	var all []sweepRound
+	for _, r := range groups {
+		slices.Sort(r.types)
+		all = append(all, *r)
+	}
+	slices.SortFunc(all, func(a, b sweepRound) int { return cmp.Compare(a.types[0], b.types[0]) })
+	return all
+}
+
+func leftOf(p biztype.Policy, can func(biztype.Policy) bool) string {
+	switch {
+	case p.Paused:
+		return leftPaused
+	case !can(p):
+		return leftForeign
+	}
+	return ""
 }

@@ -1,12 +1,12 @@
-package health
+package store
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // eye looks at one server. It belongs to one goroutine.
@@ -51,7 +51,10 @@ func (e *eye) look(ctx context.Context) {
 func (e *eye) lost(err error) {
 	e.failed++
 	e.metrics.up.WithLabelValues(e.name).Set(0)
-	why := unreachable(e.name, err)
+	why := fmt.Sprintf("server %s can't be used: %v", e.name, err)
+	if mysql.ClassOf(err) == mysql.Canceled {
+		why = fmt.Sprintf("server %s does not answer within %s", e.name, lookTimeout)
+	}
 	e.limit.Of(e.log, "lost "+e.name).Warn("server "+mysql.Fault(err), "error", err)
 	if e.seen && e.failed < lostAfter {
 		return
@@ -59,16 +62,8 @@ func (e *eye) lost(err error) {
 	e.tell(func(d *Database) { d.Is, d.Why = Unreachable, why })
 }
 
-// unreachable returns the reason why a server can't be used.
-func unreachable(server string, err error) string {
-	if mysql.ClassOf(err) == mysql.Canceled {
-		return fmt.Sprintf("server %s does not answer within %s", server, lookTimeout)
-	}
-	return fmt.Sprintf("server %s can't be used: %v", server, err)
-}
-
 // answered handles what the server said.
-func (e *eye) answered(found store.Survey) {
+func (e *eye) answered(found Survey) {
 	if e.failed > 0 {
 		e.limit.Of(e.log, "answers "+e.name).Info("server answers again")
 	}
@@ -94,7 +89,7 @@ func (e *eye) answered(found store.Survey) {
 // clock exports the server's clock, and logs when it is far from this machine's.
 // Tasks are due by the server's clock, so that delays nothing; but people compare
 // times.
-func (e *eye) clock(o store.Offset) {
+func (e *eye) clock(o Offset) {
 	e.metrics.offset.WithLabelValues(e.name).Set(o.Ahead.Seconds())
 	far := o.Ahead.Abs()-o.RoundTrip > offsetLimit
 	switch {
@@ -150,4 +145,45 @@ func (e *eye) say(level slog.Level, some []Database, message string) {
 		args = append(args, "why", some[0].Why)
 	}
 	e.limit.Of(e.log, cause).Log(context.Background(), level, message, args...)
+}
+
+// addresses stores, exports and logs what was seen at the addresses of a server.
+func (e *eye) addresses(found Survey) {
+	if len(found.Addresses) == 0 {
+		return
+	}
+	if e.term == nil {
+		e.term = &found.Term
+	}
+	now := Server{Name: e.name, Failovers: found.Term - *e.term, Addresses: found.Addresses}
+	for _, a := range found.Addresses {
+		if a.Used {
+			now.Address = a.Address
+		}
+		e.metrics.used.WithLabelValues(e.name, a.Address).Set(oneIf(a.Used))
+		e.metrics.writes.WithLabelValues(e.name, a.Address).Set(oneIf(a.Writes))
+	}
+	e.mu.Lock()
+	was := e.servers[e.name]
+	e.servers[e.name] = now
+	e.mu.Unlock()
+	e.metrics.failovers.WithLabelValues(e.name).Add(float64(now.Failovers - was.Failovers))
+	switch {
+	case was.Address == "":
+		e.log.Info("this address of the server takes writes and is used", "address", now.Address)
+	case now.Failovers != was.Failovers:
+		e.log.Warn("fail-over: another address of the server takes writes and is used now", "from", was.Address, "to", now.Address)
+	}
+	e.split(now)
+}
+
+// split logs that several servers take writes, once a minute while it lasts.
+func (e *eye) split(now Server) {
+	at := slices.IndexFunc(now.Addresses, func(a mysql.Sighting) bool { return a.Split })
+	if at < 0 {
+		return
+	}
+	other := now.Addresses[at]
+	e.limit.Of(e.log, "split "+e.name+other.Address+other.Why).Error("two addresses of one server take writes: make the other read-only",
+		"used", now.Address, "other", other.Address, "why", other.Why)
 }

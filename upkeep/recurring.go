@@ -17,6 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/push"
+	"github.com/robfig/cron/v3"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 const (
@@ -78,8 +81,8 @@ func (e Ended) Push(ctx context.Context, url, name string, labels prometheus.Lab
 // the metrics which these replace.
 func (e Ended) metrics(labels prometheus.Labels, before func(metric string) (float64, error)) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
-	last := NewLastRun(prometheus.WrapRegistererWith(labels, registry), e)
-	last.End(time.Now(), e)
+	last := newLastRun(prometheus.WrapRegistererWith(labels, registry), e)
+	last.end(time.Now(), e)
 	if !e.OK {
 		success, err := before("tocsin_" + e.Subsystem + "_last_success_timestamp_seconds")
 		if err != nil {
@@ -90,20 +93,20 @@ func (e Ended) metrics(labels prometheus.Labels, before func(metric string) (flo
 	return registry, nil
 }
 
-// LastRun exports when a recurring work, such as a sweep, last ran and how it ended. It is for one goroutine.
-type LastRun struct {
+// lastRun exports when a recurring work, such as a sweep, last ran and how it ended. It is for one goroutine.
+type lastRun struct {
 	at, succeeded, took, ok prometheus.Gauge
 
 	figures map[string]*prometheus.GaugeVec
 }
 
-// NewLastRun registers the metrics tocsin_SUBSYSTEM_last_... of runs such as one with r, which may be nil.
-func NewLastRun(r prometheus.Registerer, one Ended) *LastRun {
+// newLastRun registers the metrics tocsin_SUBSYSTEM_last_... of runs such as one with r, which may be nil.
+func newLastRun(r prometheus.Registerer, one Ended) *lastRun {
 	f := promauto.With(r)
 	opts := func(name, help string) prometheus.GaugeOpts {
 		return prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: one.Subsystem, Name: "last_" + name, Help: help}
 	}
-	l := &LastRun{
+	l := &lastRun{
 		at:        f.NewGauge(opts("run_timestamp_seconds", "When the last run ended, in Unix time; 0: none has.")),
 		succeeded: f.NewGauge(opts("success_timestamp_seconds", "When the last run ended that did all its work; 0: none has.")),
 		took:      f.NewGauge(opts("duration_seconds", "How long the last run took.")),
@@ -122,8 +125,8 @@ func NewLastRun(r prometheus.Registerer, one Ended) *LastRun {
 	return l
 }
 
-// End notes the end of a run.
-func (l *LastRun) End(at time.Time, e Ended) {
+// end notes the end of a run.
+func (l *lastRun) end(at time.Time, e Ended) {
 	seconds := float64(at.UnixMilli()) / 1000
 	l.at.Set(seconds)
 	l.took.Set(e.Took.Seconds())
@@ -142,29 +145,48 @@ func (l *LastRun) End(at time.Time, e Ended) {
 	}
 }
 
-// Totals are counters over all runs of a resident process.
-type Totals map[string]*prometheus.CounterVec
+// recurring are the metrics of recurring work in a resident process: of its last run, and over all runs.
+type recurring struct {
+	last    *lastRun
+	totals  map[string]*prometheus.CounterVec // by the name of the figure
+	runs    *prometheus.CounterVec
+	seconds prometheus.Histogram
+}
 
-// NewTotals registers the metrics tocsin_SUBSYSTEM_..._total of runs such as one with r, which may be nil.
-func NewTotals(r prometheus.Registerer, one Ended) Totals {
-	f, totals := promauto.With(r), Totals{}
+// newRecurring registers the metrics of runs such as one with r, which may be nil. noun is what a run is called, results are those
+// that it may have.
+func newRecurring(r prometheus.Registerer, one Ended, noun, results string, buckets ...float64) *recurring {
+	f := promauto.With(r)
+	m := &recurring{last: newLastRun(r, one), totals: map[string]*prometheus.CounterVec{},
+		runs: f.NewCounterVec(prometheus.CounterOpts{Namespace: "tocsin", Subsystem: one.Subsystem, Name: strings.ToLower(noun) + "s_total",
+			Help: noun + "s ended, by result: " + results + "."}, []string{"result"}),
+		seconds: f.NewHistogram(prometheus.HistogramOpts{Namespace: "tocsin", Subsystem: one.Subsystem, Name: strings.ToLower(noun) + "_seconds",
+			Help: "Duration of a " + strings.ToLower(noun) + ".", Buckets: buckets}),
+	}
 	for _, figure := range one.Figures {
 		if figure.Total == "" {
 			continue
 		}
 		opts := prometheus.CounterOpts{Namespace: "tocsin", Subsystem: one.Subsystem, Name: figure.Name + "_total", Help: figure.Total}
 		counter := f.NewCounterVec(opts, figure.Labels)
-		if totals[figure.Name] = counter; figure.Labels == nil {
+		if m.totals[figure.Name] = counter; figure.Labels == nil {
 			counter.WithLabelValues()
 		}
 	}
-	return totals
+	return m
 }
 
-// Add adds the figures of a run.
-func (t Totals) Add(e Ended) {
+// ended counts a run by its result.
+func (m *recurring) ended(result string, took time.Duration) {
+	m.runs.WithLabelValues(result).Inc()
+	m.seconds.Observe(took.Seconds())
+}
+
+// add exports the figures of a run.
+func (m *recurring) add(e Ended) {
+	m.last.end(time.Now(), e)
 	for _, figure := range e.Figures {
-		if counter := t[figure.Name]; counter != nil && figure.Total != "" {
+		if counter := m.totals[figure.Name]; counter != nil && figure.Total != "" {
 			figure.each(func(n int, labels ...string) { counter.WithLabelValues(labels...).Add(float64(n)) })
 		}
 	}
@@ -224,4 +246,38 @@ func pushed(ctx context.Context, url, metric, job string) (value float64, err er
 		return 0, fmt.Errorf("read pushed metrics: %s answers %s", url, resp.Status)
 	}
 	return valueIn(io.LimitReader(resp.Body, maxPage), metric, fmt.Sprintf("job=%q", job))
+}
+
+// Times are when recurring work is done. Next returns the next time after another, as that of cron.Schedule does: the zero
+// time if there is none within five years.
+type Times interface{ Next(time.Time) time.Time }
+
+// ParseTimes reads a cron expression of five fields, or one like @every 1m. Its error
+// shows a correct example. An expression that never fires, such as one of the 30th of
+// February, is refused.
+func ParseTimes(expression string) (Times, error) {
+	s, err := cron.ParseStandard(expression)
+	if err != nil {
+		return nil, fmt.Errorf("cron expression %q: %w: want five fields such as \"*/5 * * * *\", or \"@every 1m\"", expression, err)
+	}
+	if s.Next(time.Now()).IsZero() {
+		return nil, fmt.Errorf("cron expression %q never fires within five years", expression)
+	}
+	return s, nil
+}
+
+// Each calls work at each of the times until ctx ends. After the last one it waits for the end of ctx. Work that runs past the
+// next time delays it: work never overlaps, and missed times are not made up for.
+func Each(ctx context.Context, times Times, work func(context.Context)) {
+	for {
+		at := times.Next(time.Now())
+		if at.IsZero() {
+			<-ctx.Done()
+			return
+		}
+		if wait.Until(ctx, at) != nil {
+			return
+		}
+		work(ctx)
+	}
 }

@@ -1,14 +1,11 @@
-package health
+package store
 
 import (
-	"bytes"
 	"context"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,21 +13,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/store"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeServers are two servers with two databases each.
 type fakeServers struct {
 	mu    sync.Mutex
-	found store.Survey // of server 0
+	found Survey // of server 0
 	err   error
 	hangs bool
 }
@@ -42,22 +35,22 @@ func (*fakeServers) Layout() tocsin.Layout        { return tocsin.Layout{Databas
 // Waiting is not asked of a fake: what hangs is said by Survey.
 func (*fakeServers) Waiting(int) time.Duration { return 0 }
 
-func (f *fakeServers) Survey(ctx context.Context, server int) (store.Survey, error) {
+func (f *fakeServers) Survey(ctx context.Context, server int) (Survey, error) {
 	f.mu.Lock()
 	found, err, hangs := f.found, f.err, f.hangs
 	f.mu.Unlock()
 	switch {
 	case server > 0:
-		return store.Survey{}, nil
+		return Survey{}, nil
 	case hangs:
 		<-ctx.Done()
-		return store.Survey{}, ctx.Err()
+		return Survey{}, ctx.Err()
 	}
 	return found, err
 }
 
 // is sets what server 0 answers.
-func (f *fakeServers) is(found store.Survey, err error, hangs bool) {
+func (f *fakeServers) is(found Survey, err error, hangs bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.found, f.err, f.hangs = found, err, hangs
@@ -67,32 +60,25 @@ func (f *fakeServers) is(found store.Survey, err error, hangs bool) {
 type watched struct {
 	*fakeServers
 	*Health
-	metrics *prometheus.Registry
+	log  devtest.Log
+	read int // lines of it
 
 	mu      sync.Mutex
-	log     bytes.Buffer
-	reports []State
-}
-
-// Write takes a line of the log.
-func (w *watched) Write(line []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.Write(line)
+	reports []Databases
 }
 
 // told returns the states reported so far.
-func (w *watched) told() []State {
+func (w *watched) told() []Databases {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.reports)
 }
 
-func watch(t *testing.T, first store.Survey, err error) *watched {
-	w := &watched{fakeServers: &fakeServers{found: first, err: err}, metrics: prometheus.NewRegistry()}
-	w.Health = New(Config{
-		Servers: w.fakeServers, Logger: devtest.NewLogger(w), Registerer: w.metrics,
-		Changed: func(s State) {
+func watch(t *testing.T, first Survey, err error) *watched {
+	w := &watched{fakeServers: &fakeServers{found: first, err: err}}
+	w.Health = NewHealth(HealthConfig{
+		Servers: w.fakeServers, Logger: w.log.Logger(),
+		Changed: func(s Databases) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.reports = append(w.reports, s)
@@ -111,36 +97,11 @@ func (w *watched) after(t *testing.T, d time.Duration) (lines []string) {
 	t.Helper()
 	time.Sleep(d)
 	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for line := range strings.Lines(w.log.String()) {
-		var said struct{ Level, Message string }
-		if err := json.Unmarshal([]byte(line), &said); err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, said.Level+" "+said.Message)
+	for _, line := range w.log.Lines()[w.read:] {
+		lines = append(lines, fmt.Sprintf("%s %s", line["level"], line["message"]))
 	}
-	w.log.Reset()
+	w.read += len(lines)
 	return lines
-}
-
-// gauges returns the values of one metric by label.
-func (w *watched) gauges(t *testing.T, name string) map[string]float64 {
-	t.Helper()
-	families, err := w.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make(map[string]float64)
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			values[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
-		}
-	}
-	return values
 }
 
 func wantLines(t *testing.T, got []string, parts ...string) {
@@ -158,13 +119,13 @@ var errForeign = errors.New(`cluster of the config is "a", that of toc_1 on db1 
 
 func TestAWrongDatabaseIsToldAtOnceAndOnceAMinuteAndAgainWhenItIsRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watch(t, store.Survey{}, nil)
+		w := watch(t, Survey{}, nil)
 		wantLines(t, w.after(t, time.Minute))
 		if len(w.told()) != 0 || len(w.State().Sick()) != 0 {
 			t.Errorf("all is well, but %v is reported, and known is %v", w.told(), w.State())
 		}
 
-		w.is(store.Survey{Unusable: map[int]error{1: errForeign}}, nil, false)
+		w.is(Survey{Unusable: map[int]error{1: errForeign}}, nil, false)
 		wantLines(t, w.after(t, lookEvery), "error databases can't be used")
 		if len(w.told()) != 1 || !slices.Equal(w.State().Unusable(), []int{1}) || !slices.Equal(w.State().Wrong(), []int{1}) {
 			t.Errorf("reported %v, known %v", w.told(), w.State())
@@ -173,12 +134,14 @@ func TestAWrongDatabaseIsToldAtOnceAndOnceAMinuteAndAgainWhenItIsRight(t *testin
 		if sick := w.State().Sick(); !slices.Equal(sick, []Database{want}) {
 			t.Errorf("sick %+v, want %+v", sick, want)
 		}
-		if got := w.gauges(t, "tocsin_node_database_usable"); !maps.Equal(got, map[string]float64{"toc_0": 1, "toc_1": 0, "toc_2": 1, "toc_3": 1}) {
-			t.Errorf("exported %v", got)
+		for _, d := range w.State() {
+			if got := testutil.ToFloat64(w.Health.metrics.usable.WithLabelValues(d.Server, d.Name)); (got == 1) != (d.Number != 1) {
+				t.Errorf("exported %v of %s", got, d.Name)
+			}
 		}
 		wantLines(t, w.after(t, 3*time.Minute), "can't be used", "can't be used", "can't be used")
 
-		w.is(store.Survey{}, nil, false)
+		w.is(Survey{}, nil, false)
 		wantLines(t, w.after(t, lookEvery), "info databases can be used again")
 		if len(w.told()) != 2 || len(w.State().Unusable()) != 0 {
 			t.Errorf("reported %v, known %v", w.told(), w.State())
@@ -189,16 +152,16 @@ func TestAWrongDatabaseIsToldAtOnceAndOnceAMinuteAndAgainWhenItIsRight(t *testin
 func TestAnotherReasonIsToldAtOnceAndAReasonThatComesAndGoesIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errGone := errors.New("toc_1 on db1 has no layout row")
-		w := watch(t, store.Survey{Unusable: map[int]error{1: errForeign}}, nil)
+		w := watch(t, Survey{Unusable: map[int]error{1: errForeign}}, nil)
 		wantLines(t, w.after(t, 0), "can't be used")
-		w.is(store.Survey{}, nil, false)
+		w.is(Survey{}, nil, false)
 		wantLines(t, w.after(t, lookEvery), "can be used again")
-		w.is(store.Survey{Unusable: map[int]error{1: errGone}}, nil, false)
+		w.is(Survey{Unusable: map[int]error{1: errGone}}, nil, false)
 		wantLines(t, w.after(t, lookEvery), "can't be used")
 		for range 5 {
-			w.is(store.Survey{}, nil, false)
+			w.is(Survey{}, nil, false)
 			w.after(t, lookEvery)
-			w.is(store.Survey{Unusable: map[int]error{1: errForeign}}, nil, false)
+			w.is(Survey{Unusable: map[int]error{1: errForeign}}, nil, false)
 			wantLines(t, w.after(t, lookEvery))
 		}
 	})
@@ -206,8 +169,8 @@ func TestAnotherReasonIsToldAtOnceAndAReasonThatComesAndGoesIsNot(t *testing.T) 
 
 func TestAServerIsUnreachableWhenTwoLooksFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watch(t, store.Survey{}, nil)
-		w.is(store.Survey{}, nil, true) // it hangs
+		w := watch(t, Survey{}, nil)
+		w.is(Survey{}, nil, true) // it hangs
 		wantLines(t, w.after(t, lookEvery+lookTimeout), "warn server does not answer")
 		if len(w.told()) != 0 {
 			t.Errorf("reported %v after one look", w.told())
@@ -219,11 +182,11 @@ func TestAServerIsUnreachableWhenTwoLooksFail(t *testing.T) {
 		if why := w.State()[0].Why; why != "server db1 does not answer within 4s" {
 			t.Errorf("why: %s", why)
 		}
-		w.is(store.Survey{}, nil, false)
+		w.is(Survey{}, nil, false)
 		wantLines(t, w.after(t, lookEvery+lookTimeout), "info server answers again", "info databases can be used again")
-		w.is(store.Survey{}, fmt.Errorf("read the clock: %w", io.EOF), false)
+		w.is(Survey{}, fmt.Errorf("read the clock: %w", io.EOF), false)
 		w.after(t, lookEvery)
-		w.is(store.Survey{}, nil, false)
+		w.is(Survey{}, nil, false)
 		w.after(t, lookEvery)
 		if len(w.told()) != 2 {
 			t.Errorf("reported %v: one look that fails is no loss", w.told())
@@ -233,7 +196,7 @@ func TestAServerIsUnreachableWhenTwoLooksFail(t *testing.T) {
 
 func TestAServerThatNeverAnsweredIsUnreachableAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watch(t, store.Survey{}, io.EOF)
+		w := watch(t, Survey{}, io.EOF)
 		wantLines(t, w.after(t, 0), "server does not answer", "databases can't be used")
 		if !slices.Equal(w.State().Unusable(), []int{0, 1}) {
 			t.Errorf("known %v", w.State())
@@ -243,8 +206,8 @@ func TestAServerThatNeverAnsweredIsUnreachableAtOnce(t *testing.T) {
 
 func TestAServerThatCanNotBeAskedIsToldInItsWordsWithItsAddresses(t *testing.T) {
 	readOnly := fmt.Errorf("read the clock: %w", driver.ErrBadConn) // what becomes of 1290
-	at := func(why string, writes bool) store.Survey {
-		return store.Survey{Addresses: []mysql.Sighting{{Address: "a:1", Used: true, Writes: writes, Why: why}}}
+	at := func(why string, writes bool) Survey {
+		return Survey{Addresses: []mysql.Sighting{{Address: "a:1", Used: true, Writes: writes, Why: why}}}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, at("takes writes, in use", true), nil)
@@ -259,7 +222,7 @@ func TestAServerThatCanNotBeAskedIsToldInItsWordsWithItsAddresses(t *testing.T) 
 
 func TestADatabaseThatLacksSomethingIsUsedAndNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watch(t, store.Survey{Flawed: map[int]error{0: errors.New("no owner")}, ReadOnly: true}, nil)
+		w := watch(t, Survey{Flawed: map[int]error{0: errors.New("no owner")}, ReadOnly: true}, nil)
 		wantLines(t, w.after(t, 0), "warn databases are used, but")
 		sick := w.State().Sick()
 		if len(w.State().Unusable()) != 0 || len(sick) != 2 || !strings.Contains(sick[0].Why, "no owner") || !strings.Contains(sick[1].Why, "read-only") {
@@ -269,16 +232,48 @@ func TestADatabaseThatLacksSomethingIsUsedAndNamed(t *testing.T) {
 }
 
 func TestClocksSayWhatChanges(t *testing.T) {
-	ahead, slow := store.Offset{Ahead: 2 * time.Minute}, store.Offset{Ahead: 1500 * time.Millisecond, RoundTrip: time.Second}
+	ahead, slow := Offset{Ahead: 2 * time.Minute}, Offset{Ahead: 1500 * time.Millisecond, RoundTrip: time.Second}
 	synctest.Test(t, func(t *testing.T) {
-		w := watch(t, store.Survey{Offset: ahead}, nil)
+		w := watch(t, Survey{Offset: ahead}, nil)
 		wantLines(t, w.after(t, time.Minute), "far from this machine's")
-		w.is(store.Survey{Offset: slow}, nil, false) // the round trip may explain the offset
+		w.is(Survey{Offset: slow}, nil, false) // the round trip may explain the offset
 		wantLines(t, w.after(t, time.Minute), "near this machine's again")
-		w.is(store.Survey{Offset: store.Offset{Ahead: -2 * time.Minute}}, nil, false)
+		w.is(Survey{Offset: Offset{Ahead: -2 * time.Minute}}, nil, false)
 		wantLines(t, w.after(t, lookEvery), "far from this machine's")
-		if got := w.gauges(t, "tocsin_node_clock_offset_seconds"); got["db1"] != -120 {
-			t.Errorf("offsets %v are exported, want -120 of db1", got)
+		if got := testutil.ToFloat64(w.Health.metrics.offset.WithLabelValues("db1")); got != -120 {
+			t.Errorf("an offset of %v is exported, want -120", got)
 		}
 	})
+}
+
+func TestAHangBeginsAndEndsOnce(t *testing.T) {
+	t.Parallel()
+	const hangs, over = "server hangs: a statement has no answer", "server hangs no more"
+	for name, c := range map[string]struct {
+		waiting []time.Duration // one for each look
+		says    []string
+	}{
+		"a statement that waits for a lock is no hang": {[]time.Duration{time.Second, 0, 1100 * time.Millisecond, 0}, nil},
+		"a hang":                           {[]time.Duration{time.Second, 2 * time.Second, 3 * time.Second}, []string{hangs}},
+		"a hang that ends":                 {[]time.Duration{2 * time.Second, 3 * time.Second, 0, 0, 0, 0}, []string{hangs, over}},
+		"the next statement hangs as well": {[]time.Duration{29 * time.Second, 0, time.Second, 2 * time.Second}, []string{hangs}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log devtest.Log
+			h := NewHealth(HealthConfig{Servers: &fakeServers{}, Logger: log.Logger()})
+			now, is := time.Now(), hang{}
+			for _, waiting := range c.waiting {
+				is = h.lookForHang(0, is, waiting, now)
+				now = now.Add(hangOver / 3)
+			}
+			var says []string
+			for _, line := range log.Lines() {
+				says = append(says, fmt.Sprint(line["message"]))
+			}
+			if !slices.Equal(says, c.says) {
+				t.Errorf("logged %v, want %q", log.Lines(), c.says)
+			}
+		})
+	}
 }

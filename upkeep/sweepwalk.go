@@ -1,4 +1,4 @@
-package sweeper
+package upkeep
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/tocsinhq/tocsin/store"
 )
 
-// walk is one sweep of one server, by one goroutine.
-type walk struct {
-	*run
+// sweepWalk is one sweep of one server, by one goroutine.
+type sweepWalk struct {
+	*sweep
 	server int
 	tables []int
 	lines  []*line
@@ -25,7 +25,7 @@ type walk struct {
 // the intake takes all of them. A type that it has no room for goes on alone, at its
 // own pace.
 type line struct {
-	round
+	sweepRound
 	pages *store.Cursor
 	hand  []duequeue.Entry // found, and waiting for room; all of the only type
 	begun map[int]bool     // tables whose first page was read; nil: another line counts them
@@ -33,16 +33,16 @@ type line struct {
 	rest  int              // entries counted since
 }
 
-func newWalk(r *run, server int, tables []int) *walk {
-	w := &walk{run: r, server: server, tables: tables, failed: map[int]error{}}
+func newSweepWalk(r *sweep, server int, tables []int) *sweepWalk {
+	w := &sweepWalk{sweep: r, server: server, tables: tables, failed: map[int]error{}}
 	for _, round := range r.rounds {
-		w.lines = append(w.lines, &line{round: round, pages: store.Over(tables), begun: map[int]bool{}})
+		w.lines = append(w.lines, &line{sweepRound: round, pages: store.Over(tables), begun: map[int]bool{}})
 	}
 	return w
 }
 
 // through walks the server's tables and waits until the intake has settled them.
-func (w *walk) through(ctx context.Context) {
+func (w *sweepWalk) through(ctx context.Context) {
 	err := w.recover(ctx)
 	if err == nil {
 		err = w.follow(ctx)
@@ -54,22 +54,22 @@ func (w *walk) through(ctx context.Context) {
 	if err := store.Join(errs...); err != nil && ctx.Err() == nil {
 		w.fail(w.server, err)
 	}
-	w.add(func(r *Result) { r.Tables += w.read() })
+	w.add(func(r *SweepResult) { r.Tables += w.read() })
 	_ = w.settled(ctx) // the run reports the end of ctx
 }
 
 // recover measures the server's clock and recovers claims that have run out, until
 // none is left or none could be recovered. Tables that fail are named; the others are
 // done.
-func (w *walk) recover(ctx context.Context) error {
+func (w *sweepWalk) recover(ctx context.Context) error {
 	if _, err := w.cfg.Tables.Measure(ctx, w.server); err != nil {
 		return err
 	}
 	return store.Walk(ctx, w.tables, func(tables []int) error {
 		w.reached = true
 		for w.cfg.Intake != nil {
-			got, err := w.cfg.Tables.Recover(ctx, w.server, tables, w.cfg.Page)
-			w.add(func(r *Result) { r.Recovered += got.Back; r.Buried += got.Buried })
+			got, err := w.cfg.Tables.Recover(ctx, w.server, tables, w.rows)
+			w.add(func(r *SweepResult) { r.Recovered += got.Back; r.Buried += got.Buried })
 			if got.Back+got.Buried > 0 && ctx.Err() == nil {
 				continue
 			}
@@ -83,7 +83,7 @@ func (w *walk) recover(ctx context.Context) error {
 }
 
 // follow reads all lines to their ends, a page of each in turn.
-func (w *walk) follow(ctx context.Context) error {
+func (w *sweepWalk) follow(ctx context.Context) error {
 	for {
 		moved, err := w.turn(ctx)
 		switch {
@@ -104,7 +104,7 @@ func (w *walk) follow(ctx context.Context) error {
 func (l *line) goesOn() bool { return l.pages.Left() > 0 || len(l.hand) > 0 && !l.given }
 
 // turn lets each line take a step, and reports whether any could.
-func (w *walk) turn(ctx context.Context) (moved bool, err error) {
+func (w *sweepWalk) turn(ctx context.Context) (moved bool, err error) {
 	for i := 0; i < len(w.lines); i++ { // step adds lines
 		if !w.lines[i].goesOn() {
 			continue
@@ -121,7 +121,7 @@ func (w *walk) turn(ctx context.Context) (moved bool, err error) {
 // step hands over entries that wait for room, or reads the next page. It reports
 // whether either was possible. A line whose only type is no longer started is given
 // up: its rest is counted.
-func (w *walk) step(ctx context.Context, l *line) (bool, error) {
+func (w *sweepWalk) step(ctx context.Context, l *line) (bool, error) {
 	if w.cfg.Intake != nil && l.left == "" && len(l.types) == 1 && !l.given {
 		room, open := w.room(l.types[0])
 		switch {
@@ -135,7 +135,7 @@ func (w *walk) step(ctx context.Context, l *line) (bool, error) {
 			return true, nil
 		}
 	}
-	together, alone := min(pageTogether, w.cfg.Page), w.cfg.Page
+	together, alone := min(pageTogether, w.rows), w.rows
 	if l.given {
 		together, alone = countedAt, countedAlone
 	}
@@ -154,7 +154,7 @@ func (w *walk) step(ctx context.Context, l *line) (bool, error) {
 // page reads the next page of a line and counts the entries: at most together from
 // each of several tables, or alone from a single table. It reports whether there was
 // a page. A statement that fails is sent once more: its connection may have ended.
-func (w *walk) page(ctx context.Context, l *line, together, alone int) (page store.Page, more bool, err error) {
+func (w *sweepWalk) page(ctx context.Context, l *line, together, alone int) (page store.Page, more bool, err error) {
 	step, more := l.pages.Next()
 	if !more {
 		return page, false, nil
@@ -192,7 +192,7 @@ func (w *walk) page(ctx context.Context, l *line, together, alone int) (page sto
 }
 
 // clock has the server's clock read if it is not known: the server has moved to another address, and nothing is due until then.
-func (w *walk) clock(ctx context.Context) error {
+func (w *sweepWalk) clock(ctx context.Context) error {
 	if w.cfg.Tables.Now(w.server) > 0 {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (w *walk) clock(ctx context.Context) error {
 }
 
 // share hands over entries. A type that finds no room goes on in a line of its own.
-func (w *walk) share(l *line, entries []duequeue.Entry) {
+func (w *sweepWalk) share(l *line, entries []duequeue.Entry) {
 	byType := map[uint64][]duequeue.Entry{}
 	for _, e := range entries {
 		byType[e.Type] = append(byType[e.Type], e)
@@ -213,16 +213,16 @@ func (w *walk) share(l *line, entries []duequeue.Entry) {
 		case len(l.types) == 1:
 			l.hand = rest
 		default:
-			alone := l.round
+			alone := l.sweepRound
 			alone.types = []uint64{t}
-			w.lines = append(w.lines, &line{round: alone, pages: l.pages.Fork(), hand: rest})
+			w.lines = append(w.lines, &line{sweepRound: alone, pages: l.pages.Fork(), hand: rest})
 			l.types = slices.DeleteFunc(slices.Clone(l.types), func(other uint64) bool { return other == t })
 		}
 	}
 }
 
 // give hands over entries of one type, as many as fit, and returns the rest.
-func (w *walk) give(entries []duequeue.Entry) (rest []duequeue.Entry) {
+func (w *sweepWalk) give(entries []duequeue.Entry) (rest []duequeue.Entry) {
 	room, open := w.room(entries[0].Type)
 	n := min(room, len(entries))
 	if !open || n == 0 || len(w.cfg.Intake.Offer(w.server, entries[:n])) > 0 {
@@ -232,13 +232,13 @@ func (w *walk) give(entries []duequeue.Entry) (rest []duequeue.Entry) {
 }
 
 // room returns how many entries of a type may be handed over now.
-func (w *walk) room(bizType uint64) (room int, open bool) {
+func (w *sweepWalk) room(bizType uint64) (room int, open bool) {
 	inside, room, open := w.cfg.Intake.Lane(w.server, bizType)
 	return max(min(room, atMost-inside), 0), open
 }
 
 // settled waits until the intake holds no entry that it will start.
-func (w *walk) settled(ctx context.Context) error {
+func (w *sweepWalk) settled(ctx context.Context) error {
 	for w.cfg.Intake != nil && w.busy() {
 		_ = w.clock(ctx)
 		if err := wait.For(ctx, roomPause); err != nil {
@@ -248,7 +248,7 @@ func (w *walk) settled(ctx context.Context) error {
 	return nil
 }
 
-func (w *walk) busy() bool {
+func (w *sweepWalk) busy() bool {
 	for t := range w.accounts {
 		if inside, _, open := w.cfg.Intake.Lane(w.server, t); open && inside > 0 {
 			return true
@@ -258,7 +258,7 @@ func (w *walk) busy() bool {
 }
 
 // count reads all lines to their ends, while ctx lasts, to report how much is left.
-func (w *walk) count(ctx context.Context) {
+func (w *sweepWalk) count(ctx context.Context) {
 	for _, l := range w.lines {
 		for more := w.reached; more; { // otherwise its clock is unknown
 			var err error
@@ -270,7 +270,7 @@ func (w *walk) count(ctx context.Context) {
 }
 
 // left returns how many tables were not read to their end for all types.
-func (w *walk) left() (tables int) {
+func (w *sweepWalk) left() (tables int) {
 	for _, l := range w.lines {
 		tables = max(tables, l.pages.Left())
 	}
@@ -278,20 +278,12 @@ func (w *walk) left() (tables int) {
 }
 
 // read returns how many tables were read for all types without an error.
-func (w *walk) read() (tables int) {
+func (w *sweepWalk) read() (tables int) {
 	for _, table := range w.tables {
-		if w.reached && w.failed[table] == nil && w.begunBy(table) {
+		unread := func(l *line) bool { return l.begun != nil && !l.begun[table] }
+		if w.reached && w.failed[table] == nil && !slices.ContainsFunc(w.lines, unread) {
 			tables++
 		}
 	}
 	return tables
-}
-
-func (w *walk) begunBy(table int) bool {
-	for _, l := range w.lines {
-		if l.begun != nil && !l.begun[table] {
-			return false
-		}
-	}
-	return true
 }

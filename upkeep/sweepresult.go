@@ -1,4 +1,4 @@
-package sweeper
+package upkeep
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Counts are outcomes, as the intake settled them.
@@ -16,8 +19,8 @@ type Counts struct {
 	Retried   int `json:"retried"`   // failed or snoozed: due again later
 	Dead      int `json:"dead"`      // given up
 	Skipped   int `json:"skipped"`   // runs of schedules that are not delivered, by their schedules' policies
-	Away      int `json:"-"`         // given back, as their target could not be reached: part of Result.Left
-	Newer     int `json:"-"`         // left alone, since their payload is newer than the target reads: part of Result.Left
+	Away      int `json:"-"`         // given back, as their target could not be reached: part of SweepResult.Left
+	Newer     int `json:"-"`         // left alone, since their payload is newer than the target reads: part of SweepResult.Left
 }
 
 func (c Counts) plus(b Counts) Counts {
@@ -30,8 +33,8 @@ func (c Counts) minus(b Counts) Counts {
 
 func (c Counts) total() int { return c.Delivered + c.Retried + c.Dead + c.Skipped + c.Away + c.Newer }
 
-// Result of one sweep.
-type Result struct {
+// SweepResult is the result of one sweep.
+type SweepResult struct {
 	Tables     int            `json:"tables"`  // read without an error
 	Overdue    int            `json:"overdue"` // entries found past their grace time, of all types
 	Claimed    int            `json:"claimed"` // by this sweep, whatever became of them
@@ -81,7 +84,7 @@ type account struct {
 }
 
 // rest returns how many tasks were left, and why.
-func (a account) rest(settled Counts, r *Result) (n int, why string) {
+func (a account) rest(settled Counts, r *SweepResult) (n int, why string) {
 	if a.reported {
 		return a.found, a.left
 	}
@@ -102,7 +105,7 @@ func (a account) rest(settled Counts, r *Result) (n int, why string) {
 
 // Settled returns the result once the intake has ended. by has all outcomes of the
 // sweep, by biz type. Tasks that the intake held until its end count as left.
-func (r Result) Settled(by map[uint64]Counts) Result {
+func (r SweepResult) Settled(by map[uint64]Counts) SweepResult {
 	r.accounts = maps.Clone(r.accounts)
 	for t, a := range r.accounts {
 		a.inHand = 0
@@ -112,7 +115,7 @@ func (r Result) Settled(by map[uint64]Counts) Result {
 }
 
 // with sums up the accounts, with outcomes by biz type.
-func (r Result) with(by map[uint64]Counts) Result {
+func (r SweepResult) with(by map[uint64]Counts) SweepResult {
 	r.Overdue, r.Counts, r.Elsewhere, r.CutOff, r.InDelivery, r.Left = 0, Counts{}, 0, 0, 0, map[string]int{}
 	for t, a := range r.accounts {
 		n, why := a.rest(by[t], &r)
@@ -136,7 +139,7 @@ func (r Result) with(by map[uint64]Counts) Result {
 }
 
 // LeftTotal is the number of overdue tasks that were left where they are.
-func (r Result) LeftTotal() (n int) {
+func (r SweepResult) LeftTotal() (n int) {
 	for _, c := range r.Left {
 		n += c
 	}
@@ -145,7 +148,7 @@ func (r Result) LeftTotal() (n int) {
 
 // Err names the overdue tasks that were left, except those of paused biz types; nil
 // if there are none.
-func (r Result) Err() error {
+func (r SweepResult) Err() error {
 	var left []string
 	for _, key := range slices.Sorted(maps.Keys(r.Left)) {
 		if !strings.HasSuffix(key, " ("+leftPaused+")") {
@@ -162,7 +165,7 @@ func (r Result) Err() error {
 }
 
 // String is the summary line.
-func (r Result) String() string {
+func (r SweepResult) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d tables, %d overdue, %d delivered, %d retried, %d dead, %d elsewhere, %d left, %d recovered, %d buried, took %s",
 		r.Tables, r.Overdue, r.Delivered, r.Retried, r.Dead, r.Elsewhere, r.LeftTotal(), r.Recovered, r.Buried, r.Took.Round(time.Millisecond))
@@ -188,4 +191,75 @@ func (r Result) String() string {
 		fmt.Fprintf(&b, "; not swept in full: %s", strings.Join(r.Failed, ", "))
 	}
 	return b.String()
+}
+
+// Ended returns the metrics of the sweep. ok says that no server failed.
+func (r SweepResult) Ended(ok bool) Ended {
+	outcomes := map[string]int{"delivered": r.Delivered, "retried": r.Retried, "dead": r.Dead, "skipped": r.Skipped, "elsewhere": r.Elsewhere}
+	through := func(set func(n int, labels ...string)) {
+		for outcome, n := range outcomes {
+			set(n, outcome)
+		}
+	}
+	return Ended{Subsystem: "sweeper", Took: r.Took, OK: ok && r.Err() == nil, Figures: []Figure{
+		{Name: "overdue", Last: "Overdue entries that the last sweep found.", Total: "Overdue entries found.", Value: r.Overdue},
+		{Name: "claimed", Last: "Tasks that the last sweep claimed, whatever became of them.", Total: "Overdue tasks claimed, whatever became of them.", Value: r.Claimed},
+		{Name: "recovered", Last: "Run-out claims that the last sweep gave back or buried.", Total: "Run-out claims given back.", Value: r.Recovered},
+		{Name: "buried", Last: "Those that it buried after the last crash.", Total: "Run-out claims buried after the last crash.", Value: r.Buried},
+		{Name: "unread_tables", Last: "Tables that the last sweep did not read to their end.", Value: r.Unread},
+		{Name: "failed_servers", Last: "Servers that the last sweep could not sweep in full.", Value: len(r.Failed)},
+		{Name: "tasks", Total: "Overdue tasks by what sweeps did with them: delivered, retried, dead, skipped (by their schedules), elsewhere (another had them).",
+			Labels: []string{"outcome"}, Values: through},
+		{Name: "tasks", Last: "Overdue tasks by what the last sweep did with them: delivered, retried, dead, skipped (by their schedules), elsewhere (another had them), in_delivery (they go on).",
+			Labels: []string{"outcome"}, Values: func(set func(n int, labels ...string)) {
+				through(set)
+				set(r.InDelivery, "in_delivery")
+			}},
+		{Name: "upkeep", Last: "What the last sweep did beside delivering, by what; in a resident sweeper since the sweep before.",
+			Labels: []string{"what"}, Values: func(set func(n int, labels ...string)) {
+				for _, what := range Upkept {
+					set(r.Upkeep[what], what)
+				}
+			}},
+		{Name: "left", Last: "Overdue tasks that the last sweep left, by reason.",
+			Labels: []string{"biz_type", "reason"}, Values: func(set func(n int, labels ...string)) {
+				for key, n := range r.Left {
+					name, why, _ := strings.Cut(strings.TrimSuffix(key, ")"), " (")
+					set(n, name, why)
+				}
+			}},
+	}}
+}
+
+type sweepMetrics struct {
+	*recurring
+	left prometheus.Gauge
+}
+
+func newSweepMetrics(r prometheus.Registerer, upkept func() map[string]int) *sweepMetrics {
+	f := promauto.With(r)
+	for _, what := range Upkept {
+		f.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "tocsin", Subsystem: "sweeper", Name: "upkeep_total", ConstLabels: prometheus.Labels{"what": what},
+			Help: "What sweeps did beside delivering: runs_made, times_passed_over and schedules_failed (by schedules), alarms_raised, alarms_failed, runs_recorded and runs_not_recorded (in the history).",
+		}, func() float64 { return float64(upkept()[what]) })
+	}
+	return &sweepMetrics{
+		recurring: newRecurring(r, SweepResult{}.Ended(false), "Sweep", "ok, failed, timed_out", 1, 10, 60, 600),
+		left: f.NewGauge(prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "sweeper", Name: "left",
+			Help: "Overdue tasks that the last sweep could not deliver."}),
+	}
+}
+
+func (m *sweepMetrics) observe(r SweepResult) {
+	word := "ok"
+	switch {
+	case len(r.Failed) > 0:
+		word = "failed"
+	case r.TimedOut:
+		word = "timed_out"
+	}
+	m.ended(word, r.Took)
+	m.left.Set(float64(r.LeftTotal()))
+	m.add(r.Ended(len(r.Failed) == 0))
 }
