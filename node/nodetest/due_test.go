@@ -123,9 +123,7 @@ func TestRunDueDeliversCallbacksBesideHandlersOfAnyGroup(t *testing.T) {
 	policies := []biztype.Policy{{Name: remind.Name(), Number: 1, Webhook: receiver.Webhook()}, {Name: expire.Name(), Number: 2, Group: "carts"}}
 	inEachMode(t, policies, func(t *testing.T, c *tocsintest.Cluster) {
 		for n, biz := range []tocsin.BizType[string]{expire, remind, expire} {
-			if _, err := c.Client.Add(t.Context(), biz.New(uint64(n+1), "x", tocsin.In(time.Duration(n+1)*time.Hour))); err != nil {
-				t.Fatal(err)
-			}
+			add(t, c, biz.New(uint64(n+1), "x", tocsin.In(time.Duration(n+1)*time.Hour)))
 		}
 		got := texts(nodetest.RunDue(t, c, handlers(done, expire), time.Now().Add(4*time.Hour)))
 		if want := []string{"cart.expire 1: complete", "cart.remind 2: complete", "cart.expire 3: complete"}; !slices.Equal(got, want) {
@@ -141,9 +139,7 @@ func TestRunDueDeliversOneTaskAfterTheOther(t *testing.T) {
 	var want []string
 	for n := range 20 {
 		biz := []tocsin.BizType[string]{remind, expire}[n/10]
-		if _, err := c.Client.Add(t.Context(), biz.New(uint64(n%10+1), "x", tocsin.At(due))); err != nil {
-			t.Fatal(err)
-		}
+		add(t, c, biz.New(uint64(n%10+1), "x", tocsin.At(due)))
 		want = append(want, biz.Name())
 	}
 	var got []string // without a lock: the race detector sees handlers that run at the same time
@@ -164,9 +160,7 @@ func TestRunDueRaisesAlarmsAndDeliversThem(t *testing.T) {
 		{Name: alarm.Name(), Number: 2, Retention: biztype.Duration(72 * time.Hour)},
 	}
 	inEachMode(t, policies, func(t *testing.T, c *tocsintest.Cluster) {
-		if _, err := c.Client.Add(t.Context(), remind.New(1, "x", tocsin.In(48*time.Hour))); err != nil {
-			t.Fatal(err)
-		}
+		add(t, c, remind.New(1, "x", tocsin.In(48*time.Hour)))
 		h := handlers(func(context.Context, *tocsin.Task[string]) error { return errors.New("no mail server") }, remind)
 		var alarms []webhook.Alarm
 		node.Handle(h, alarm, func(_ context.Context, task *tocsin.Task[webhook.Alarm]) error {

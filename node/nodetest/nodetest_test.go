@@ -51,6 +51,14 @@ func remindThenExpire(t *testing.T, c *tocsintest.Cluster) *node.Handlers {
 	return h
 }
 
+// add stores a task.
+func add(t *testing.T, c *tocsintest.Cluster, task tocsin.NewTask) {
+	t.Helper()
+	if _, err := c.Client.Add(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func texts(all []nodetest.Delivery) (lines []string) {
 	for _, d := range all {
 		lines = append(lines, d.String())
@@ -77,9 +85,7 @@ func TestRunDueDeliversAChainOfDaysNow(t *testing.T) {
 		}
 	})
 	for n, in := range []time.Duration{0, 72 * time.Hour} {
-		if _, err := c.Client.Add(t.Context(), remind.New(uint64(n+1), fmt.Sprint("cart-", n+1), tocsin.In(in))); err != nil {
-			t.Fatal(err)
-		}
+		add(t, c, remind.New(uint64(n+1), fmt.Sprint("cart-", n+1), tocsin.In(in)))
 	}
 
 	got := texts(nodetest.RunDue(t, c, h, time.Now().Add(2*time.Hour)))
@@ -105,18 +111,13 @@ func TestRunDueDeliversAChainOfDaysNow(t *testing.T) {
 func TestABusinessKeyIsInLinesAndDeliveries(t *testing.T) {
 	t.Parallel()
 	c := tocsintest.Start(t, remind)
-	if _, err := c.Client.Add(t.Context(), remind.NewKey("ord_1", "x", tocsin.In(0))); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Client.Add(t.Context(), remind.New(7, "x", tocsin.In(time.Hour))); err != nil {
-		t.Fatal(err)
-	}
-	h := &node.Handlers{}
+	add(t, c, remind.NewKey("ord_1", "x", tocsin.In(0)))
+	add(t, c, remind.New(7, "x", tocsin.In(time.Hour)))
 	var attrs []string
-	node.Handle(h, remind, func(ctx context.Context, task *tocsin.Task[string]) error {
+	h := handlers(func(ctx context.Context, task *tocsin.Task[string]) error {
 		attrs = append(attrs, fmt.Sprint(node.LogAttrs(ctx)))
 		return nil
-	})
+	}, remind)
 	all := nodetest.RunDue(t, c, h, time.Now().Add(2*time.Hour))
 	if got, want := texts(all), []string{"cart.remind ord_1: complete", "cart.remind 7: complete"}; !slices.Equal(got, want) {
 		t.Fatalf("got %q, want %q", got, want)
@@ -130,47 +131,24 @@ func TestABusinessKeyIsInLinesAndDeliveries(t *testing.T) {
 	}
 }
 
-func TestRunDueLeavesWhatIsPausedAndHasNoHandler(t *testing.T) {
+func TestRunDueLeavesWhatIsPausedHasNoHandlerOrANewerPayload(t *testing.T) {
 	t.Parallel()
-	c := tocsintest.StartWith(t, biztype.Policy{Name: remind.Name(), Number: 1, Group: tocsintest.Group, Paused: true}, biztype.Policy{Name: expire.Name(), Number: 2, Group: tocsintest.Group})
-	for _, biz := range []tocsin.BizType[string]{remind, expire} {
-		if _, err := c.Client.Add(t.Context(), biz.New(1, "x", tocsin.In(time.Hour))); err != nil {
-			t.Fatal(err)
-		}
+	late := tocsin.Define[string]("cart.late")
+	c := tocsintest.StartWith(t, biztype.Policy{Name: remind.Name(), Number: 1, Group: tocsintest.Group, Paused: true},
+		biztype.Policy{Name: expire.Name(), Number: 2, Group: tocsintest.Group}, biztype.Policy{Name: late.Name(), Number: 3, Group: tocsintest.Group})
+	for _, task := range []tocsin.NewTask{remind.New(1, "x", tocsin.In(time.Hour)), late.New(1, "x", tocsin.In(time.Hour)), expire.Version(2).New(1, "x", tocsin.In(time.Hour))} {
+		add(t, c, task)
 	}
-	h := &node.Handlers{}
-	node.Handle(h, remind, func(context.Context, *tocsin.Task[string]) error { return nil })
 	before := rows(t, c, 1)
-	if got := nodetest.RunDue(t, c, h, time.Now().Add(2*time.Hour)); len(got) != 0 {
+	if got := nodetest.RunDue(t, c, handlers(done, remind, expire), time.Now().Add(2*time.Hour)); len(got) != 0 {
 		t.Errorf("delivered %q", texts(got))
 	}
 	for i, row := range rows(t, c, 1) {
-		if !row.ActionTime.Equal(before[i].ActionTime) || row.Status != tocsin.Pending {
+		if !row.ActionTime.Equal(before[i].ActionTime) || row.Status != tocsin.Pending || row.Attempts != 0 {
 			t.Errorf("%+v, before %+v", row, before[i])
 		}
 	}
-}
-
-func TestRunDueLeavesANewerPayload(t *testing.T) {
-	t.Parallel()
-	c := tocsintest.Start(t, expire)
-	task := expire.Version(2).New(1, "x", tocsin.In(time.Hour))
-	if _, err := c.Client.Add(t.Context(), task); err != nil {
-		t.Fatal(err)
-	}
-	handlers := func(biz tocsin.BizType[string]) *node.Handlers {
-		h := &node.Handlers{}
-		node.Handle(h, biz, func(context.Context, *tocsin.Task[string]) error { return nil })
-		return h
-	}
-	before := rows(t, c, 1)[0]
-	if got := nodetest.RunDue(t, c, handlers(expire), time.Now().Add(2*time.Hour)); len(got) != 0 {
-		t.Errorf("delivered %q", texts(got))
-	}
-	if row := rows(t, c, 1)[0]; row.Status != tocsin.Pending || row.Attempts != 0 || !row.ActionTime.Equal(before.ActionTime) {
-		t.Errorf("%+v, before %+v", row, before)
-	}
-	if got := nodetest.RunDue(t, c, handlers(expire.Version(2)), time.Now().Add(2*time.Hour)); len(got) != 1 || got[0].Task.PayloadVersion != 2 {
+	if got := nodetest.RunDue(t, c, handlers(done, expire.Version(2)), time.Now().Add(2*time.Hour)); len(got) != 1 || got[0].Task.PayloadVersion != 2 {
 		t.Errorf("delivered %q", texts(got))
 	}
 }
@@ -188,13 +166,9 @@ func TestRunDueKeepsTheOrderOfTime(t *testing.T) {
 	t.Parallel()
 	c := tocsintest.Start(t, remind, expire)
 	for n, in := range []time.Duration{5 * time.Hour, time.Hour, 3 * time.Hour, 0} {
-		if _, err := c.Client.Add(t.Context(), remind.New(uint64(n+1), "", tocsin.In(in))); err != nil {
-			t.Fatal(err)
-		}
+		add(t, c, remind.New(uint64(n+1), "", tocsin.In(in)))
 	}
-	if _, err := c.Client.Add(t.Context(), expire.New(9, "", tocsin.In(4*time.Hour))); err != nil {
-		t.Fatal(err)
-	}
+	add(t, c, expire.New(9, "", tocsin.In(4*time.Hour)))
 	h := &node.Handlers{}
 	node.Handle(h, remind, func(ctx context.Context, task *tocsin.Task[string]) error {
 		if task.BizID == 3 { // an hour before the other is due
@@ -203,7 +177,7 @@ func TestRunDueKeepsTheOrderOfTime(t *testing.T) {
 		}
 		return nil
 	})
-	node.Handle(h, expire, func(context.Context, *tocsin.Task[string]) error { return nil })
+	node.Handle(h, expire, done)
 	got := texts(nodetest.RunDue(t, c, h, time.Now().Add(24*time.Hour)))
 	if want := []string{"cart.remind 4: complete", "cart.remind 2: complete", "cart.remind 3: complete", "cart.remind 1: complete"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -219,9 +193,7 @@ func TestAReceiverGetsCallbacks(t *testing.T) {
 		return nil
 	})
 	c := tocsintest.StartWith(t, biztype.Policy{Name: remind.Name(), Number: 1, Group: tocsintest.Group, Webhook: receiver.Webhook()})
-	if _, err := c.Client.Add(t.Context(), remind.New(7, "cart-7", tocsin.In(time.Hour))); err != nil {
-		t.Fatal(err)
-	}
+	add(t, c, remind.New(7, "cart-7", tocsin.In(time.Hour)))
 	got := texts(nodetest.RunDue(t, c, nil, time.Now().Add(2*time.Hour)))
 	if want := []string{"cart.remind 7: retry: callback answered 500 Internal Server Error: not yet", "cart.remind 7: complete"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -255,11 +227,8 @@ func TestRunDueEndsWithAChainThatNeverEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := tocsintest.Start(t, remind)
-			if _, err := c.Client.Add(t.Context(), remind.New(1, "x", tocsin.In(0))); err != nil {
-				t.Fatal(err)
-			}
-			h := &node.Handlers{}
-			node.Handle(h, remind, func(ctx context.Context, task *tocsin.Task[string]) error { return again(ctx, c, task) })
+			add(t, c, remind.New(1, "x", tocsin.In(0)))
+			h := handlers(func(ctx context.Context, task *tocsin.Task[string]) error { return again(ctx, c, task) }, remind)
 			f := &fatal{TB: t}
 			defer func() {
 				if p := recover(); p != f || !strings.Contains(f.line, "101 deliveries within a second of its clock, and more are due") {
@@ -276,11 +245,8 @@ func TestATaskThatIsPutOffEachTenMinutesComesSixTimesInAnHour(t *testing.T) {
 	t.Parallel()
 	c := tocsintest.Start(t, remind)
 	due := time.Now().Add(24 * time.Hour).Truncate(time.Second)
-	if _, err := c.Client.Add(t.Context(), remind.New(1, "x", tocsin.At(due))); err != nil {
-		t.Fatal(err)
-	}
-	h := &node.Handlers{}
-	node.Handle(h, remind, func(context.Context, *tocsin.Task[string]) error { return tocsin.Snooze(10 * time.Minute) })
+	add(t, c, remind.New(1, "x", tocsin.At(due)))
+	h := handlers(func(context.Context, *tocsin.Task[string]) error { return tocsin.Snooze(10 * time.Minute) }, remind)
 	if got := nodetest.RunDue(t, c, h, due.Add(59*time.Minute)); len(got) != 6 {
 		t.Errorf("%d deliveries: %q", len(got), texts(got))
 	}
@@ -292,12 +258,11 @@ func TestATaskThatIsPutOffEachTenMinutesComesSixTimesInAnHour(t *testing.T) {
 func TestANodeRunsWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	c := tocsintest.Start(t, remind)
-	done := make(chan string, 1)
-	h := &node.Handlers{}
-	node.Handle(h, remind, func(_ context.Context, task *tocsin.Task[string]) error {
-		done <- task.Payload
+	payloads := make(chan string, 1)
+	h := handlers(func(_ context.Context, task *tocsin.Task[string]) error {
+		payloads <- task.Payload
 		return nil
-	})
+	}, remind)
 	n, err := node.New(nodetest.Config(t, c), h)
 	if err != nil {
 		t.Fatal(err)
@@ -305,11 +270,9 @@ func TestANodeRunsWithoutEtcd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()
-	if _, err := c.Client.Add(t.Context(), remind.New(1, "x", tocsin.In(0))); err != nil {
-		t.Fatal(err)
-	}
+	add(t, c, remind.New(1, "x", tocsin.In(0)))
 	select {
-	case got := <-done:
+	case got := <-payloads:
 		if got != "x" {
 			t.Errorf("got %q", got)
 		}
