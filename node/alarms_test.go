@@ -14,7 +14,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/webhook"
 )
 
@@ -76,9 +75,7 @@ func TestTheAlarmOfAProcessThatWasKilledComesLater(t *testing.T) {
 	if all := p.alarms(t); len(all) != 0 {
 		t.Fatalf("it has added the alarm before: %+v", all)
 	}
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	run(t, p.config("orders"), &h)
+	run(t, p.config("orders"), closing(closes))
 	run(t, p.config(""), nil)
 	if alarm := receive(t, got, "the alarm"); alarm.Count != 1 || !slices.Equal(alarm.JobIDs, []tocsin.JobID{id}) || alarm.AtLeast {
 		t.Errorf("got %+v", alarm)
@@ -95,10 +92,7 @@ func TestASweepRaisesAlarms(t *testing.T) {
 	p := newPlace(t, policies...)
 	sweep := func() {
 		t.Helper()
-		s, err := node.NewSweeper(p.sweepConfig(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newSweeper(t, p.sweepConfig(), nil)
 		if _, err := s.DryRun(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -113,17 +107,9 @@ func TestASweepRaisesAlarms(t *testing.T) {
 		t.Fatalf("%+v: alarms %+v", info, first)
 	}
 	db := openDB(t, devtest.DSN(t))
-	if _, err := db.Exec("UPDATE "+first[0].Table+" SET gmt_create = gmt_create - INTERVAL 5 MINUTE WHERE job_id = ?", first[0].JobID); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, db, "UPDATE "+first[0].Table+" SET gmt_create = gmt_create - INTERVAL 5 MINUTE WHERE job_id = ?", first[0].JobID)
 	crashed := add(t, p, orderClose.New(43, order{}, tocsin.In(time.Hour)))
-	info, err := p.client.Get(t.Context(), crashed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec("UPDATE "+info.Table+" SET status = 1, crashes = 4, claimed_by = 'gone', action_time = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE WHERE job_id = ?", crashed); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, db, "UPDATE "+p.cfg.Layout.Table(crashed.Table())+" SET status = 1, crashes = 4, claimed_by = 'gone', action_time = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE WHERE job_id = ?", crashed)
 	sweep()
 	all := p.alarms(t)
 	if len(all) != 2 {

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,39 +11,30 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/node"
 )
 
-// onTwoServers is a place whose database 1 is on a server of its own.
-func onTwoServers(t *testing.T, policy biztype.Policy) (p place, port int) {
+// onTwoServers is a place whose database 1 is on another server, as far as nodes and clients can see.
+func onTwoServers(t *testing.T, policies ...biztype.Policy) place {
 	t.Helper()
-	return onTwoServersOf(t, newPlace(t, policy), policy)
+	p := newPlace(t, policies...)
+	return p.split(p.cfg.Servers[0].DSN)
 }
 
-// onTwoServersOf returns p with database 1 on a server of its own.
-func onTwoServersOf(t *testing.T, p place, policy biztype.Policy) (place, int) {
-	t.Helper()
-	other := startServer(t)
-	return onServers(t, p, other.DSN(), policy), other.Port()
-}
-
-// onServers returns p with database 1 on another server.
-func onServers(t *testing.T, p place, other string, policy biztype.Policy) place {
-	t.Helper()
+// split is p with database 1 behind another DSN.
+func (p place) split(second string) place {
 	p.cfg.Servers = []tocsin.Server{
-		{Name: "db1", DSN: p.cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: other, Databases: []int{1}},
+		{Name: "db1", DSN: p.cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: second, Databases: []int{1}},
 	}
-	return p.made(t, policy)
+	return p
 }
 
-// throughProxy is p as a node sees it whose way to the second server can be cut.
-func throughProxy(t *testing.T, p place, port int) (place, *devtest.Relay) {
+// throughRelay is p as a node sees it whose way to the second server can be cut.
+func (p place) throughRelay(t *testing.T) (place, *devtest.Relay) {
 	t.Helper()
-	way := devtest.NewRelay(t, fmt.Sprintf("127.0.0.1:%d", port))
-	servers := append([]tocsin.Server(nil), p.cfg.Servers...)
-	servers[1].DSN = strings.Replace(servers[1].DSN, fmt.Sprintf("127.0.0.1:%d", port), way.Addr, 1)
-	p.cfg.Servers = servers
-	return p, way
+	dsn := p.cfg.Servers[0].DSN
+	address := strings.SplitN(strings.SplitN(dsn, "(", 2)[1], ")", 2)[0]
+	way := devtest.NewRelay(t, address)
+	return p.split(strings.Replace(dsn, address, way.Addr, 1)), way
 }
 
 // ownersAre waits until each table has the owner that want gives, by the beginning
@@ -56,18 +46,13 @@ func ownersAre(t *testing.T, p place, what string, want func(owners []string) bo
 		t.Fatal(err)
 	}
 	defer keys.Close()
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	until(t, what, func() bool {
 		owners, err := keys.Owners(t.Context(), "orders")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want(owners) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited too long until %s: %q", what, owners)
-		}
-	}
+		return want(owners)
+	})
 }
 
 // all reports whether all ids begin with name.
@@ -82,18 +67,17 @@ func all(ids []string, name string) bool {
 
 func TestTablesOfAServerThatOneNodeCannotReachGoToTheOther(t *testing.T) {
 	t.Parallel()
-	p, port := onTwoServers(t, closePolicy())
-	apart, way := throughProxy(t, p, port)
+	p := onTwoServers(t, closePolicy())
+	apart, way := p.throughRelay(t)
 	late := make(chan time.Duration, 10000)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+	h := closing(func(_ context.Context, task *tocsin.Task[order]) error {
 		late <- time.Since(task.DueTime)
 		return nil
 	})
 	for name, seen := range map[string]place{"a": apart, "b": p} {
 		cfg := seen.config("orders")
 		cfg.Name, cfg.LeaseTTL = name, 2*time.Second
-		run(t, cfg, &h)
+		run(t, cfg, h)
 	}
 	shared := func(owners []string) bool {
 		n := 0
@@ -122,4 +106,47 @@ func TestTablesOfAServerThatOneNodeCannotReachGoToTheOther(t *testing.T) {
 	}
 	t.Logf("worst lateness %.1f s, %d second deliveries", worst.Seconds(), len(late))
 	way.Mend(t)
+}
+
+// A node that joins gets its share of the tables whose server is well, while those of a server that is away wait for
+// outcomes that can't be stored there.
+func TestTheTablesOfAServerThatIsAwayHoldUpNoOthersWhenANodeJoins(t *testing.T) {
+	t.Parallel()
+	policy := closePolicy()
+	policy.Timeout = biztype.Duration(5 * time.Minute)
+	p := onTwoServers(t, policy)
+	apart, way := p.throughRelay(t)
+	begun, over := make(chan int, 100), make(chan struct{})
+	h := closing(func(_ context.Context, task *tocsin.Task[order]) error {
+		begun <- task.JobID.Table()
+		<-over
+		return nil
+	})
+	logs := map[string]*devtest.Log{"a": {}, "b": {}}
+	start := func(name string, seen place) {
+		cfg := seen.config("orders")
+		cfg.Name, cfg.LeaseTTL, cfg.Logger = name, time.Minute, logs[name].Logger() // what it can't reach is not told to others before half of that
+		run(t, cfg, h)
+	}
+	start("a", apart)
+	ownersAre(t, p, "a has all", func(owners []string) bool { return all(owners, "a") })
+	inHand := map[int]bool{}
+	for n := uint64(1); len(inHand) < 4; n++ {
+		task := orderClose.New(n, order{n}, tocsin.In(0))
+		if p.cfg.Layout.TableOf(n) >= 4 && !inHand[p.cfg.Layout.TableOf(n)] {
+			add(t, p, task)
+			inHand[receive(t, begun, "a delivery")] = true
+		}
+	}
+	way.Cut()
+	start("b", p)
+	ownersAre(t, p, "b has its share of the first server, and a all of the second", func(owners []string) bool {
+		return strings.HasPrefix(owners[1], "b-") && strings.HasPrefix(owners[3], "b-") && all(owners[4:], "a")
+	})
+	logs["a"].Await(t, "could not give up some tables, trying again")
+	way.Mend(t)
+	close(over)
+	ownersAre(t, p, "b has its whole share", func(owners []string) bool {
+		return !all(owners[4:], "a") && owners[5] != "" && owners[7] != ""
+	})
 }

@@ -2,7 +2,10 @@ package node_test
 
 import (
 	"context"
-	"strings"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
@@ -14,13 +17,12 @@ import (
 func TestANodeWaitsForItsServersAndStoresItsPoliciesThen(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	address := strings.SplitN(strings.SplitN(devtest.DSN(t), "(", 2)[1], ")", 2)[0]
-	way := devtest.NewRelay(t, address)
+	apart, way := p.throughRelay(t)
 	way.Cut()
 	biz, log := tocsin.Define[order]("order.ship", tocsin.Policy{Attempts: 2}), new(devtest.Log)
 	cfg := p.config("orders")
 	cfg.Strict, cfg.Logger = true, log.Logger()
-	cfg.Tables.Servers = []tocsin.Server{{Name: "db1", DSN: strings.Replace(devtest.DSN(t), address, way.Addr, 1)}}
+	cfg.Tables.Servers = []tocsin.Server{{Name: "db1", DSN: apart.cfg.Servers[1].DSN}}
 	var h node.Handlers
 	node.Handle(&h, biz, func(context.Context, *tocsin.Task[order]) error { return nil })
 	n, _ := run(t, cfg, &h)
@@ -31,4 +33,63 @@ func TestANodeWaitsForItsServersAndStoresItsPoliciesThen(t *testing.T) {
 	way.Mend(t)
 	log.Await(t, "node runs")
 	await(t, p, add(t, p, biz.New(1, order{1}, tocsin.In(0))), "a delivery", withStatus(tocsin.Done))
+}
+
+// flapping leads to etcd with its first connection, and with others only when back is true.
+func flapping(t *testing.T) (address string, back *atomic.Bool) {
+	t.Helper()
+	etcd := devtest.Etcd(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back = new(atomic.Bool)
+	var g sync.WaitGroup
+	g.Go(func() {
+		for first := true; ; first = false {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if first || back.Load() {
+				g.Go(func() { relay(client, etcd) })
+			} else {
+				_ = client.Close()
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		g.Wait()
+	})
+	return l.Addr().String(), back
+}
+
+// relay joins a connection with one to an address until either ends.
+func relay(client net.Conn, address string) {
+	defer client.Close()
+	server, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	var up sync.WaitGroup
+	up.Go(func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	})
+	_, _ = io.Copy(client, server)
+	_ = client.Close()
+	up.Wait()
+}
+
+// etcd answers the first question of a node that starts, and is away when the node registers.
+func TestANodeWhoseEtcdGoesAwayAsItStartsWaitsForIt(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy())
+	address, back := flapping(t)
+	p.etcd.Endpoints = []string{address}
+	l := runLogged(t, p, "a", nil)
+	l.Await(t, "etcd does not answer: working as a sweeper until it does, so tasks are late by the grace time")
+	back.Store(true)
+	ownersAre(t, p, "it has all tables", func(owners []string) bool { return all(owners, "a") })
 }

@@ -1,7 +1,7 @@
 package node_test
 
 import (
-	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,24 +15,21 @@ import (
 // A program that brings its policy needs no file.
 func TestANodeStoresThePoliciesOfItsCode(t *testing.T) {
 	t.Parallel()
-	for _, p := range []place{newPlace(t), newOpenPlace(t)} {
+	inEach(t, func(t *testing.T, p place) {
 		biz := tocsin.Define[order]("order.ship", tocsin.Policy{Attempts: 2})
-		var h node.Handlers
-		node.Handle(&h, biz, func(context.Context, *tocsin.Task[order]) error { return nil })
+		h := closing(closes)
+		node.Handle(h, biz, closes)
 		cfg := p.config("orders")
-		cfg.Strict = cfg.Ownership == "" // the other place has a biz type that nobody handles
-		run(t, cfg, &h)
+		cfg.Strict = true
+		run(t, cfg, h)
 		until(t, "the policy to be stored", func() bool {
 			policies, err := biztype.Load(t.Context(), p.cfg)
-			for _, stored := range policies {
-				if stored.Name == "order.ship" {
-					return err == nil && stored.Group == "orders" && stored.Attempts == 2 && stored.Number > 1000 && stored.Edition == 1
-				}
-			}
-			return false
+			return err == nil && slices.ContainsFunc(policies, func(stored biztype.Policy) bool {
+				return stored.Name == "order.ship" && stored.Group == "orders" && stored.Attempts == 2 && stored.Number > 1000 && stored.Edition == 1
+			})
 		})
 		await(t, p, add(t, p, biz.New(1, order{1}, tocsin.In(0))), "a delivery", withStatus(tocsin.Done))
-	}
+	})
 }
 
 func TestANodeThatMayStoreNoPolicySaysWhatToDo(t *testing.T) {
@@ -45,14 +42,12 @@ func TestANodeThatMayStoreNoPolicySaysWhatToDo(t *testing.T) {
 	}
 	for line := range strings.Lines("CREATE USER " + user + "\n" + plans[0].Text) {
 		if strings.HasPrefix(line, "GRANT") || strings.HasPrefix(line, "CREATE") {
-			if _, err := db.Exec(strings.TrimSuffix(strings.TrimSpace(line), ";")); err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
+			execute(t, db, strings.TrimSuffix(strings.TrimSpace(line), ";"))
 		}
 	}
 	t.Cleanup(func() { _, _ = db.Exec("DROP USER " + user) })
 	var h node.Handlers
-	node.Handle(&h, tocsin.Define[order]("order.ship", tocsin.Policy{}), func(context.Context, *tocsin.Task[order]) error { return nil })
+	node.Handle(&h, tocsin.Define[order]("order.ship", tocsin.Policy{}), closes)
 	cfg, log := p.config("orders"), new(devtest.Log)
 	cfg.Tables.Servers = []tocsin.Server{{Name: "db1", DSN: user + "@" + strings.SplitN(devtest.DSN(t), "@", 2)[1]}}
 	cfg.Logger = log.Logger()
@@ -60,18 +55,5 @@ func TestANodeThatMayStoreNoPolicySaysWhatToDo(t *testing.T) {
 	log.Await(t, "this program may not store the policies that its code brings: apply them with `tocsin biz apply`, or grant its user the role biz")
 	if line := log.Await(t, "a handler gets no task"); line["biz_type"] != "order.ship" {
 		t.Errorf("%v", line)
-	}
-}
-
-func TestAPolicyInCodeThatIsWrongIsRefusedByNew(t *testing.T) {
-	t.Parallel()
-	var h node.Handlers
-	node.Handle(&h, tocsin.Define[order]("order.ship", tocsin.Policy{Attempts: -1}), func(context.Context, *tocsin.Task[order]) error { return nil })
-	cfg := node.Config{
-		Tables:    tocsin.Config{Cluster: "c", Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{DSN: "root@tcp(127.0.0.1:1)/"}}},
-		Ownership: node.ByRows, Group: "orders",
-	}
-	if _, err := node.New(cfg, &h); err == nil || err.Error() != "biz type order.ship: -1 attempts: use 1 to 1000" {
-		t.Error(err)
 	}
 }

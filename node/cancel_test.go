@@ -16,7 +16,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/node"
 )
 
 // heldAtMost is how long before its action time a task may be loaded. A cancel that
@@ -39,14 +38,13 @@ func TestACancelTenMillisecondsAheadWins(t *testing.T) {
 			p := newPlace(t, policy)
 			db := openDB(t, p.cfg.Servers[0].DSN)
 			c := &cancels{place: p, db: db, delivered: map[tocsin.JobID]bool{}}
-			var h node.Handlers
-			node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+			h := closing(func(_ context.Context, task *tocsin.Task[order]) error {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				c.delivered[task.JobID] = true
 				return nil
 			})
-			_, stop := run(t, p.config("orders"), &h)
+			_, stop := run(t, p.config("orders"), h)
 			await(t, p, add(t, p, orderClose.New(1, order{1}, tocsin.In(0))), "a first delivery", withStatus(tocsin.Done))
 			c.play(t)
 			stop()

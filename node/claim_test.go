@@ -2,13 +2,17 @@ package node_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -25,11 +29,7 @@ func (c *tallied) handle(_ context.Context, task *tocsin.Task[order]) error {
 	return nil
 }
 
-func (c *tallied) handlers() *node.Handlers {
-	var h node.Handlers
-	node.Handle(&h, orderClose, c.handle)
-	return &h
-}
+func (c *tallied) handlers() *node.Handlers { return closing(c.handle) }
 
 // of returns how many deliveries of these tasks there were, and how many tasks had more than one.
 func (c *tallied) of(ids []tocsin.JobID) (n, twice int) {
@@ -42,6 +42,27 @@ func (c *tallied) of(ids []tocsin.JobID) (n, twice int) {
 		}
 	}
 	return n, twice
+}
+
+// eachOnce fails the test unless so many tasks were delivered, each once, by this or others.
+func (c *tallied) eachOnce(t *testing.T, want int, others ...*tallied) {
+	t.Helper()
+	times := map[tocsin.JobID]int{}
+	for _, one := range append(others, c) {
+		one.mu.Lock()
+		for id, n := range one.seen {
+			times[id] += n
+		}
+		one.mu.Unlock()
+	}
+	if len(times) != want {
+		t.Errorf("%d tasks were delivered, want %d", len(times), want)
+	}
+	for id, n := range times {
+		if n != 1 {
+			t.Errorf("task %s was delivered %d times", id, n)
+		}
+	}
 }
 
 // ownEtcd starts one that the test may stop and start again.
@@ -99,12 +120,95 @@ func TestNodesDeliverEachTaskOnceWhileEtcdIsAway(t *testing.T) {
 	ownEtcd(t, &cfg)
 	inMode(node.Ownership)
 	deliver(2001)
-	if len(c.seen) != 300 {
-		t.Errorf("%d tasks were delivered, want 300", len(c.seen))
+	c.eachOnce(t, 300)
+}
+
+// shares waits until each node looks first at the given number of tables.
+func shares(t *testing.T, want int, nodes ...*node.Node) {
+	t.Helper()
+	for _, n := range nodes {
+		until(t, "a share of the tables", func() bool {
+			r, running := n.Report()
+			return running && r.Mode == node.Rows && r.Owned == want
+		})
 	}
-	for id, n := range c.seen {
-		if n != 1 {
-			t.Errorf("task %s was delivered %d times", id, n)
+}
+
+func TestNodesThatClaimRowsShareTheWorkAndDeliverEachTaskOnce(t *testing.T) {
+	t.Parallel()
+	p := newOpenPlace(t)
+	one, two := &tallied{seen: map[tocsin.JobID]int{}}, &tallied{seen: map[tocsin.JobID]int{}}
+	a, stopA := run(t, p.config("orders"), one.handlers())
+	shares(t, 16, a)
+	b, _ := run(t, p.config("orders"), two.handlers())
+	shares(t, 8, a, b)
+	deliver := func(from uint64) {
+		t.Helper()
+		var ids []tocsin.JobID
+		for i := range uint64(200) {
+			ids = append(ids, add(t, p, orderClose.New(from+i, order{i}, tocsin.In(time.Duration(i)*5*time.Millisecond))))
 		}
+		for _, id := range ids {
+			if info := await(t, p, id, "a delivery", withStatus(tocsin.Done)); info.ClaimedBy == "" {
+				t.Errorf("task %s was delivered without a claim", id)
+			}
+		}
+	}
+	deliver(1)
+	if len(one.seen) == 0 || len(two.seen) == 0 {
+		t.Errorf("one node delivered %d tasks, the other %d", len(one.seen), len(two.seen))
+	}
+	stopA()
+	deliver(1001) // the other node has all tables at once, if only as a guest
+	shares(t, 16, b)
+	one.eachOnce(t, 400, two)
+}
+
+func TestANodeThatOwnsTablesIsRefusedWhereEveryRowIsClaimedWhileEtcdIsAway(t *testing.T) {
+	t.Parallel()
+	cfg := newOpenPlace(t).config("orders")
+	cfg.Ownership, cfg.Etcd = node.ByEtcd, node.EtcdConfig{Endpoints: []string{"127.0.0.1:1"}}
+	n, err := node.New(cfg, closing(closes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = n.Run(t.Context())
+	if !errors.Is(err, tocsin.ErrLayout) || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("%v", err)
+	}
+	for _, part := range []string{`ownership of this node is "etcd`, `is "rows"`, "tocsin ddl ownership etcd", "node.Config.Ownership"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v: says nothing of %q", err, part)
+		}
+	}
+}
+
+// A node that lacks a biz type leaves its rows to the others, and its tables are theirs to look at first.
+func TestANodeThatLacksABizTypeHoldsUpNobodysRows(t *testing.T) {
+	t.Parallel()
+	p := newOpenPlace(t)
+	var none node.Handlers
+	node.Handle(&none, tocsin.Define[order]("order.other"), func(context.Context, *tocsin.Task[order]) error { return nil })
+	lacking, _ := run(t, p.config("orders"), &none)
+	all := &tallied{seen: map[tocsin.JobID]int{}}
+	able, _ := run(t, p.config("orders"), all.handlers())
+	shares(t, 16, able)
+	shares(t, 0, lacking)
+	for i := range uint64(50) {
+		await(t, p, add(t, p, orderClose.New(i+1, order{i}, tocsin.In(0))), "a delivery", withStatus(tocsin.Done))
+	}
+}
+
+// What a process took and did not finish is delivered by another, although the claim outlives the process.
+func TestAClaimThatRanOutIsDeliveredAgain(t *testing.T) {
+	t.Parallel()
+	p := newOpenPlace(t)
+	id := add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
+	db := openDB(t, devtest.DSN(t))
+	execute(t, db, "UPDATE "+p.cfg.Layout.Table(id.Table())+" SET status = 1, claimed_by = 'gone-1', action_time = UTC_TIMESTAMP(3) - INTERVAL 4 SECOND WHERE job_id = ?", id)
+	c := &tallied{seen: map[tocsin.JobID]int{}}
+	run(t, p.config("orders"), c.handlers())
+	if info := await(t, p, id, "a delivery", withStatus(tocsin.Done)); info.Crashes != 1 {
+		t.Errorf("%+v", info)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/quantile"
-	"github.com/tocsinhq/tocsin/node"
 )
 
 // There are three servers. One clock is stepped back and forth, two are slewed by 500
@@ -32,12 +32,11 @@ func TestNothingIsEarlyWhileClocksAreSteppedAndSlewed(t *testing.T) {
 	play.offset = filepath.Join(t.TempDir(), "offset")
 	play.set(t, 0)
 	p := play.place(t)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+	h := closing(func(_ context.Context, task *tocsin.Task[order]) error {
 		play.check(t, p.cfg.Layout.TableOf(task.BizID)/p.cfg.Layout.Tables, task.ActionTime)
 		return nil
 	})
-	_, stop := run(t, p.config("orders"), &h)
+	_, stop := run(t, p.config("orders"), h)
 	var watch sync.WaitGroup
 	watching, unwatch := context.WithCancel(t.Context())
 	watch.Go(func() { play.watch(watching) })
@@ -77,11 +76,11 @@ type stepPlay struct {
 	mu    sync.Mutex
 	backs []span // the steps back
 	late  []time.Duration
-	early []start // those before their time
+	early []begun // those before their time
 }
 
-// start is one that was before its time by its server's clock.
-type start struct {
+// begun is a start that was before its time by its server's clock.
+type begun struct {
 	server int
 	by     time.Duration
 	read   span // when the clock was read
@@ -168,7 +167,7 @@ func (s *stepPlay) check(t *testing.T, server int, action time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.late = append(s.late, lead); lead < 0 {
-		s.early = append(s.early, start{server, -lead, read})
+		s.early = append(s.early, begun{server, -lead, read})
 	}
 }
 
@@ -242,4 +241,30 @@ func (s *stepPlay) p99() time.Duration {
 	defer s.mu.Unlock()
 	slices.Sort(s.late)
 	return quantile.Of(s.late, 0.99)
+}
+
+// clockOf asks a server for its time, to the microsecond.
+func clockOf(t *testing.T, db *sql.DB) time.Time {
+	var text string
+	if err := db.QueryRow("SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)").Scan(&text); err != nil {
+		t.Error(err)
+		return time.Time{}
+	}
+	at, err := time.Parse("2006-01-02 15:04:05.000000", text)
+	if err != nil {
+		t.Error(err)
+	}
+	return at
+}
+
+func TestAProcessInAZoneWithDaylightSavingDeliversNothingEarly(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, biztype.Policy{Name: "zone.task", Number: 1, Group: "zones"})
+	lines := spawn(t, child{p.cfg, p.etcd.Endpoints, "zones", "zone.task"}, "TZ=Australia/Lord_Howe")
+	want := map[string]bool{}
+	for bizID := range uint64(20) {
+		add(t, p, tocsin.Define[string]("zone.task").New(bizID+1, "", tocsin.At(time.Now().Add(time.Second+33333*time.Microsecond))))
+		want[fmt.Sprint("zone.task ", bizID+1)] = true
+	}
+	expectLines(t, lines, want) // an early delivery prints another line
 }

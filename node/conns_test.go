@@ -10,7 +10,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/node"
 )
 
 // sampler notes the most connections that a user has at a time, until it is
@@ -47,9 +46,7 @@ func newUser(t *testing.T, db *sql.DB) (user, dsn string) {
 	t.Helper()
 	user = "u" + strings.ToLower(devtest.Prefix(t))
 	for _, statement := range []string{"CREATE USER '" + user + "'@'%'", "GRANT ALL ON *.* TO '" + user + "'@'%'"} {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, db, statement)
 	}
 	t.Cleanup(func() { _, _ = db.Exec("DROP USER '" + user + "'@'%'") })
 	return user, user + "@" + strings.SplitN(devtest.DSN(t), "@", 2)[1]
@@ -68,15 +65,11 @@ func TestAClientANodeAndASweepOpenNoMoreConnectionsThanAProcessMay(t *testing.T)
 	}
 	defer client.Close()
 	var done atomic.Int64
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { done.Add(1); return nil })
+	h := closing(func(context.Context, *tocsin.Task[order]) error { done.Add(1); return nil })
 	s := sample(t, db, user)
-	n, _ := run(t, cfg, &h)
+	n, _ := run(t, cfg, h)
 	awaitOwned(t, n, 8)
-	sweeper, err := node.NewSweeper(cfg, &h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sweeper := newSweeper(t, cfg, h)
 	sweeping, stop := context.WithCancel(t.Context())
 	swept := make(chan error, 1)
 	go func() { swept <- sweeper.Run(sweeping, "@every 1s") }()

@@ -25,6 +25,8 @@ type drill struct {
 	lead time.Duration // of adds before the kill and after the promotion
 	log  devtest.Log
 
+	nodes []*node.Node
+
 	killed atomic.Int64 // when the primary died, in nanoseconds; 0: it lives
 
 	mu        sync.Mutex
@@ -56,20 +58,18 @@ func newDrill(t *testing.T, semi bool, ownership string) *drill {
 
 // handle delivers a task, and checks its time by the clock of the server that said that it was due. The primary said so only of what
 // was due before it died; how long such a task then waits for its handler is the load's matter.
-func (d *drill) handle(db *sql.DB) func(context.Context, *tocsin.Task[order]) error {
-	return func(ctx context.Context, task *tocsin.Task[order]) error {
-		now, killed := time.Now(), d.killed.Load()
-		if killed != 0 && task.ActionTime.UnixNano() > killed {
-			now = now.Add(-behind)
-		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.delivered[task.JobID]++
-		if now.Before(task.ActionTime) {
-			d.early = append(d.early, fmt.Sprintf("%s by %s, due %s after the primary died", task.JobID, task.ActionTime.Sub(now), task.ActionTime.Sub(time.Unix(0, killed))))
-		}
-		return nil
+func (d *drill) handle(_ context.Context, task *tocsin.Task[order]) error {
+	now, killed := time.Now(), d.killed.Load()
+	if killed != 0 && task.ActionTime.UnixNano() > killed {
+		now = now.Add(-behind)
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.delivered[task.JobID]++
+	if now.Before(task.ActionTime) {
+		d.early = append(d.early, fmt.Sprintf("%s by %s, due %s after the primary died", task.JobID, task.ActionTime.Sub(now), task.ActionTime.Sub(time.Unix(0, killed))))
+	}
+	return nil
 }
 
 // adders add tasks at the same time.
@@ -138,21 +138,17 @@ func (d *drill) rows(t *testing.T, db *sql.DB) map[tocsin.JobID]tocsin.Status {
 // settled waits until every row of a server is final, and returns them.
 func (d *drill) settled(t *testing.T, db *sql.DB) map[tocsin.JobID]tocsin.Status {
 	t.Helper()
-	open := func(s tocsin.Status) bool { return !s.Final() }
-	for end := time.Now().Add(2 * time.Minute); ; wait.For(t.Context(), 100*time.Millisecond) {
-		all, left := d.rows(t, db), 0
-		for _, s := range all {
-			if open(s) {
-				left++
+	var all map[tocsin.JobID]tocsin.Status
+	until(t, "all tasks are final", func() bool {
+		all = d.rows(t, db)
+		for _, status := range all {
+			if !status.Final() {
+				return false
 			}
 		}
-		switch {
-		case left == 0:
-			return all
-		case time.Now().After(end):
-			t.Fatalf("%d of %d tasks are not final", left, len(all))
-		}
-	}
+		return true
+	})
+	return all
 }
 
 // awaitAdds waits until that many more tasks are added.
@@ -167,12 +163,14 @@ func (d *drill) awaitAdds(t *testing.T, more int) {
 	until(t, "more tasks are added", func() bool { return added() >= before+more })
 }
 
-// fails kills the primary and promotes the replica. An asynchronous one has missed some adds by then.
+// fails kills the primary and promotes the replica. An asynchronous one has missed some adds by then, and the tables that a node
+// has taken from another.
 func (d *drill) fails(ctx context.Context, t *testing.T, semi bool) {
 	t.Helper()
 	wait.For(ctx, d.lead)
 	if !semi {
 		d.pair.StopReceiving(1)
+		d.runNode(t)
 		d.awaitAdds(t, adders+5) // each adder's next may have been stored before
 	}
 	d.pair.Kill(0)
@@ -188,40 +186,57 @@ func TestNodesAndClientsGoOnWithThePromotedReplica(t *testing.T) {
 	for name, c := range map[string]struct {
 		semi      bool
 		ownership string
-	}{"semi-synchronous": {true, node.ByEtcd}, "asynchronous": {false, node.ByEtcd}, "semi-synchronous, without etcd": {true, node.ByRows}} {
+		back      bool // the old primary comes back
+	}{"semi-synchronous": {true, node.ByEtcd, true}, "asynchronous": {false, node.ByEtcd, false}, "semi-synchronous, without etcd": {true, node.ByRows, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			semi := c.semi
-			d := newDrill(t, semi, c.ownership)
+			d := newDrill(t, c.semi, c.ownership)
 			db := d.pair.Open(1)
 			defer db.Close()
-			nodes := d.runNodes(t, db)
+			if d.runNode(t); c.semi {
+				d.runNode(t)
+			}
 			ctx, end := context.WithCancel(t.Context())
 			var adds sync.WaitGroup
 			adds.Go(func() { d.add(ctx, t) })
-			d.fails(ctx, t, semi)
+			d.fails(ctx, t, c.semi)
 			end()
 			adds.Wait()
-			d.judge(t, d.settled(t, db), semi)
-			d.report(t, nodes[0])
-			d.oldPrimary(t, nodes[0])
+			d.judge(t, d.settled(t, db), c.semi)
+			if !c.semi {
+				d.fenced(t, db)
+			}
+			if d.report(t); c.back {
+				d.oldPrimary(t)
+			}
 		})
 	}
 }
 
-// runNodes starts two nodes and waits until they have all tables.
-func (d *drill) runNodes(t *testing.T, db *sql.DB) (nodes []*node.Node) {
+// runNode starts a node and waits until it has its share of the tables.
+func (d *drill) runNode(t *testing.T) {
 	t.Helper()
-	for i := range 2 {
-		cfg := d.config("orders")
-		cfg.Name, cfg.Logger, cfg.ScanInterval = fmt.Sprint("node", i), d.log.Logger(), time.Second
-		var h node.Handlers
-		node.Handle(&h, orderClose, d.handle(db))
-		n, _ := run(t, cfg, &h)
-		nodes = append(nodes, n)
-	}
-	until(t, "they have all tables", func() bool { return owned(nodes[0])+owned(nodes[1]) == d.cfg.Layout.Total() })
-	return nodes
+	cfg := d.config("orders")
+	cfg.Name, cfg.Logger, cfg.ScanInterval = fmt.Sprint("node", len(d.nodes)), d.log.Logger(), time.Second
+	n, _ := run(t, cfg, closing(d.handle))
+	d.nodes = append(d.nodes, n)
+	awaitOwned(t, n, d.cfg.Layout.Total()/len(d.nodes))
+}
+
+// fenced waits until the owner rows name the present owners: those of the replica named the first node alone.
+func (d *drill) fenced(t *testing.T, db *sql.DB) {
+	t.Helper()
+	until(t, "the tables are fenced anew", func() bool {
+		rows := 0
+		for database := range d.cfg.Layout.Databases {
+			var some int
+			if err := db.QueryRow("SELECT COUNT(*) FROM "+d.cfg.Layout.Database(database)+".owner WHERE group_name = 'orders' AND node = ?", d.nodes[1].ID()).Scan(&some); err != nil {
+				t.Fatal(err)
+			}
+			rows += some
+		}
+		return rows > 0 && rows == owned(d.nodes[1])
+	})
 }
 
 // judge compares what was acknowledged, delivered and stored.
@@ -254,20 +269,20 @@ func (d *drill) judge(t *testing.T, rows map[tocsin.JobID]tocsin.Status, semi bo
 }
 
 // report checks what a node says of the fail-over.
-func (d *drill) report(t *testing.T, n *node.Node) {
+func (d *drill) report(t *testing.T) {
 	t.Helper()
 	line := d.log.Await(t, "fail-over: another address of the server takes writes and is used now")
 	if line["from"] != d.pair.Address(0) || line["to"] != d.pair.Address(1) {
 		t.Errorf("logged %v", line)
 	}
-	r, _ := n.Report()
+	r, _ := d.nodes[0].Report()
 	if len(r.Servers) != 1 || r.Servers[0].Address != d.pair.Address(1) || r.Servers[0].Failovers != 1 {
 		t.Errorf("status says %+v", r.Servers)
 	}
 }
 
 // oldPrimary starts the old primary twice: read-only, which is right, and writable, which is a mistake.
-func (d *drill) oldPrimary(t *testing.T, n *node.Node) {
+func (d *drill) oldPrimary(t *testing.T) {
 	t.Helper()
 	for _, readOnly := range []bool{true, false} {
 		d.pair.Start(0, readOnly)
@@ -290,35 +305,7 @@ func (d *drill) oldPrimary(t *testing.T, n *node.Node) {
 		}
 		d.pair.Kill(0)
 	}
-	if r, _ := n.Report(); r.Servers[0].Address != d.pair.Address(1) {
+	if r, _ := d.nodes[0].Report(); r.Servers[0].Address != d.pair.Address(1) {
 		t.Errorf("status says %+v", r.Servers)
 	}
-}
-
-// TestOwnersFenceTheirTablesAnewAfterAFailOver promotes a replica that has none of the owner rows.
-func TestOwnersFenceTheirTablesAnewAfterAFailOver(t *testing.T) {
-	t.Parallel()
-	d := newDrill(t, false, node.ByEtcd)
-	db := d.pair.Open(1)
-	defer db.Close()
-	d.pair.StopReceiving(1)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	n, _ := run(t, d.config("orders"), &h)
-	awaitOwned(t, n, d.cfg.Layout.Total())
-	d.pair.Kill(0)
-	d.pair.Promote(1)
-	r, _ := n.Report()
-	for rows := 0; rows != d.cfg.Layout.Total(); wait.For(t.Context(), 5*time.Millisecond) {
-		rows = 0
-		for database := range d.cfg.Layout.Databases {
-			var some int
-			if err := db.QueryRow("SELECT COUNT(*) FROM "+d.cfg.Layout.Database(database)+".owner WHERE group_name = 'orders' AND node = ?", r.Node).Scan(&some); err != nil {
-				t.Fatal(err)
-			}
-			rows += some
-		}
-	}
-	id := add(t, d.place, orderClose.New(1, order{1}, tocsin.In(0)))
-	await(t, d.place, id, "a delivery after the fail-over", withStatus(tocsin.Done))
 }

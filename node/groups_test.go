@@ -68,11 +68,8 @@ func childMain() {
 	os.Exit(0)
 }
 
-// spawn starts a node in a process of its own and returns the lines it prints.
-func spawn(t *testing.T, c child) <-chan string { return spawnIn(t, c) }
-
-// spawnIn is spawn with further variables of the environment.
-func spawnIn(t *testing.T, c child, env ...string) <-chan string {
+// spawn starts a node in a process of its own, with further variables of the environment, and returns the lines it prints.
+func spawn(t *testing.T, c child, env ...string) <-chan string {
 	t.Helper()
 	text, err := json.Marshal(c)
 	if err != nil {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -23,6 +24,52 @@ func TestABatchHandlerThatReturnsTooFewErrorsIsToldHowMany(t *testing.T) {
 			if (err == nil) != (i < got) || err != nil && err.Error() != want {
 				t.Errorf("task %d of a handler that returned %d: %v, want %s", i, got, err, want)
 			}
+		}
+	}
+}
+
+func TestTheFirstMiddlewareIsTheOutermostAndMayAnswerInsteadOfTheHandler(t *testing.T) {
+	t.Parallel()
+	var notes []string
+	traced := func(name string) func(HandlerFunc) HandlerFunc {
+		return func(next HandlerFunc) HandlerFunc {
+			return func(ctx context.Context, tasks []tocsin.Info) []error {
+				notes = append(notes, name)
+				defer func() { notes = append(notes, "/"+name) }()
+				return next(ctx, tasks)
+			}
+		}
+	}
+	closed := errors.New("closed for the night")
+	var h Handlers
+	h.Use(traced("outer"))
+	Handle(&h, tocsin.Define[int]("a"), func(context.Context, *tocsin.Task[int]) error {
+		notes = append(notes, "handler")
+		return nil
+	})
+	h.Use(traced("inner"), func(next HandlerFunc) HandlerFunc {
+		return func(ctx context.Context, tasks []tocsin.Info) []error {
+			switch tasks[0].BizID {
+			case 7:
+				return []error{closed}
+			case 8:
+				return nil // completes its tasks
+			}
+			return next(ctx, tasks)
+		}
+	})
+	sink := h.wrapped().targets["a"].Sink
+	for bizID, want := range map[uint64]struct {
+		notes []string
+		err   error
+	}{
+		1: {[]string{"outer", "inner", "handler", "/inner", "/outer"}, nil},
+		7: {[]string{"outer", "inner", "/inner", "/outer"}, closed},
+		8: {[]string{"outer", "inner", "/inner", "/outer"}, nil},
+	} {
+		notes = nil
+		if errs := sink.Deliver(t.Context(), []tocsin.Info{{BizID: bizID, Payload: "1"}}); len(errs) != 1 || errs[0] != want.err || !slices.Equal(notes, want.notes) {
+			t.Errorf("%d: %v, the order was %q", bizID, errs, notes)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -55,16 +54,6 @@ func (l logged) count(t *testing.T, metric string) (sum float64) {
 	return sum
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited too long until %s", what)
-		}
-	}
-}
-
 // ordinary are the lines of a node that starts without trouble.
 var ordinary = []string{"node runs", "registered", "biz types read", "tables have moved"}
 
@@ -92,15 +81,12 @@ func (l logged) withinBudget(t *testing.T, first int, at time.Time) {
 
 func TestNodesThatStartWhileAServerIsDownSaySoInAFewLines(t *testing.T) {
 	t.Parallel()
-	p, port := onTwoServersOf(t, newPlaceOf(t, 32, closePolicy()), closePolicy())
-	p, way := throughProxy(t, p, port)
+	p, way := newPlaceOf(t, 32, closePolicy()).throughRelay(t)
 	way.Cut()
 	began := time.Now()
 	var nodes []logged
 	for i := range 3 {
-		var h node.Handlers
-		node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-		nodes = append(nodes, runLogged(t, p, fmt.Sprint("node", i), &h))
+		nodes = append(nodes, runLogged(t, p, fmt.Sprint("node", i), closing(closes)))
 	}
 	for _, l := range nodes {
 		line := l.Await(t, "databases can't be used: their tables wait, or go to nodes that can use them")
@@ -118,36 +104,25 @@ func TestNodesThatStartWhileAServerIsDownSaySoInAFewLines(t *testing.T) {
 	}
 }
 
-// frozen returns functions that stop and continue a whole server.
-func frozen(t *testing.T, m *devserver.MariaDB) (freeze, thaw func()) {
-	t.Helper()
-	send := func(s syscall.Signal) func() {
-		return func() {
-			if err := syscall.Kill(m.Pid(), s); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	thaw = send(syscall.SIGCONT)
-	t.Cleanup(thaw) // a stopped server can't be shut down
-	return send(syscall.SIGSTOP), thaw
-}
-
 func TestAServerThatHangsIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	other := startServer(t)
 	policy := closePolicy()
 	policy.Timeout = biztype.Duration(time.Minute)                                 // the first delivery waits for the last
-	p := onServers(t, newPlace(t, policy), other.DSN()+"?readTimeout=10m", policy) // no statement may time out by itself
-	freeze, thaw := frozen(t, other)
+	p := newPlace(t, policy).split(other.DSN()+"?readTimeout=10m").made(t, policy) // no statement may time out by itself
+	send := func(signal syscall.Signal) {
+		if err := syscall.Kill(other.Pid(), signal); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { send(syscall.SIGCONT) }) // a stopped server can't be shut down
 	begun, over := make(chan int, 100), make(chan struct{})
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+	h := closing(func(_ context.Context, task *tocsin.Task[order]) error {
 		begun <- task.JobID.Table()
 		<-over
 		return nil
 	})
-	l := runLogged(t, p, "a", &h)
+	l := runLogged(t, p, "a", h)
 	ownersAre(t, p, "it has all tables", func(owners []string) bool { return all(owners, "a") })
 	for n := uint64(1); n <= 30; n++ {
 		add(t, p, orderClose.New(n, order{n}, tocsin.In(0)))
@@ -156,7 +131,7 @@ func TestAServerThatHangsIsToldAtOnce(t *testing.T) {
 		receive(t, begun, "a delivery")
 	}
 	first, froze := len(l.Lines()), time.Now()
-	freeze()
+	send(syscall.SIGSTOP)
 	close(over) // 30 outcomes; half of them can't be stored
 	l.awaitOf(t, "db2", "server hangs: a statement has no answer")
 	until(t, "the metric says so", func() bool { return l.count(t, "tocsin_node_server_waiting_seconds") > 3 })
@@ -165,7 +140,7 @@ func TestAServerThatHangsIsToldAtOnce(t *testing.T) {
 		return len(report.Hangs) == 1 && strings.HasPrefix(report.Hangs["db2"], "no answer for ")
 	})
 	l.withinBudget(t, first, froze)
-	thaw()
+	send(syscall.SIGCONT)
 	l.awaitOf(t, "db2", "server hangs no more")
 	until(t, "the outcomes are stored", func() bool { return l.count(t, "tocsin_dispatcher_open") == 0 })
 	l.withinBudget(t, first, froze)

@@ -28,88 +28,107 @@ func closePolicy() biztype.Policy {
 	return biztype.Policy{Name: "order.close", Number: 1, Group: "orders", Timeout: biztype.Duration(5 * time.Second)}
 }
 
-func TestTaskReachesItsHandlerAtItsTime(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, closePolicy())
-	got := make(chan time.Time, 10)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
-		if task.Payload.ID == 42 && task.Key() == task.JobID.String()+".0" {
-			got <- time.Now()
+// first returns a handler that does something at the first attempt alone.
+func first(do func() error) func(context.Context, *tocsin.Task[order]) error {
+	return func(_ context.Context, task *tocsin.Task[order]) error {
+		if task.Attempts > 0 {
+			return nil
 		}
-		return nil
-	})
-	run(t, p.config("orders"), &h)
-	due := time.Now().Add(1500 * time.Millisecond)
-	id := add(t, p, orderClose.New(42, order{42}, tocsin.At(due)))
-	if at := receive(t, got, "the delivery"); at.Before(due) {
-		t.Errorf("delivered %s early", due.Sub(at))
-	}
-	await(t, p, id, "the task to be done", withStatus(tocsin.Done))
-	if len(got) != 0 {
-		t.Error("delivered more than once")
+		return do()
 	}
 }
 
-func TestHandlerDecidesTheFateOfItsTask(t *testing.T) {
-	t.Parallel()
-	quick := closePolicy()
-	quick.Attempts = 3
-	quick.Backoff = biztype.Backoff{Base: biztype.Duration(20 * time.Millisecond), Max: biztype.Duration(50 * time.Millisecond)}
-	p := newPlace(t, quick)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error { return fateOf(task) })
-	run(t, p.config("orders"), &h)
-	for name, want := range map[string]struct {
-		bizID    uint64
-		status   tocsin.Status
-		attempts int
-		err      string
-	}{
-		"nil completes": {1, tocsin.Done, 0, ""},
-		"an error retries until the last attempt":     {2, tocsin.Dead, 3, "no stock"},
-		"Bury gives up at once":                       {3, tocsin.Dead, 1, "no such order"},
-		"RetryIn and then nil":                        {4, tocsin.Done, 1, "busy"},
-		"Snooze counts no attempt":                    {5, tocsin.Done, 0, ""},
-		"a panic is a failed attempt":                 {6, tocsin.Done, 1, "panic: boom"},
-		"an error and then nil keeps what went wrong": {7, tocsin.Done, 1, "first time"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			id := add(t, p, orderClose.New(want.bizID, order{want.bizID}, tocsin.In(0)))
-			info := await(t, p, id, name, func(i tocsin.Info) bool { return i.Status.Final() })
-			if info.Status != want.status || info.Attempts != want.attempts || info.LastError != want.err {
-				t.Errorf("got %s after %d attempts, last error %q; want %s, %d, %q",
-					info.Status, info.Attempts, info.LastError, want.status, want.attempts, want.err)
+// fate is what a handler does with a task, and what becomes of it.
+type fate struct {
+	name    string
+	handler func(ctx context.Context, task *tocsin.Task[order]) error
+	verbs   []tocsin.Verb // that the hook is told
+	status  tocsin.Status
+	tries   int
+	reason  string
+}
+
+// fates are those of the tasks of biz_id 1, 2 and so on.
+func fates() []fate {
+	done, again, dead := []tocsin.Verb{tocsin.Completed}, []tocsin.Verb{tocsin.Retried, tocsin.Completed}, []tocsin.Verb{tocsin.Retried, tocsin.Retried, tocsin.Buried}
+	snoozed := make(chan struct{}, 1) // touched by one task
+	return []fate{
+		{"nil completes", closes, done, tocsin.Done, 0, ""},
+		{"an error retries until the last attempt", func(context.Context, *tocsin.Task[order]) error { return errors.New("no stock") }, dead, tocsin.Dead, 3, "no stock"},
+		{"Bury gives up at once", func(context.Context, *tocsin.Task[order]) error { return tocsin.Bury(errors.New("no such order")) }, []tocsin.Verb{tocsin.Buried}, tocsin.Dead, 1, "no such order"},
+		{"RetryIn and then nil", first(func() error { return tocsin.RetryIn(10*time.Millisecond, errors.New("busy")) }), again, tocsin.Done, 1, "busy"},
+		{"an error and then nil keeps what went wrong", first(func() error { return errors.New("first time") }), again, tocsin.Done, 1, "first time"},
+		{"a panic is a failed attempt", first(func() error { panic("boom") }), again, tocsin.Done, 1, "panic: boom"},
+		{"Snooze counts no attempt", func(context.Context, *tocsin.Task[order]) error {
+			select {
+			case snoozed <- struct{}{}:
+				return tocsin.Snooze(10 * time.Millisecond)
+			default:
+				return nil
 			}
-		})
+		}, []tocsin.Verb{tocsin.Snoozed, tocsin.Completed}, tocsin.Done, 0, ""},
+		{"timed out", func(ctx context.Context, _ *tocsin.Task[order]) error {
+			<-ctx.Done()
+			<-time.After(100 * time.Millisecond)
+			return ctx.Err()
+		}, dead, tocsin.Dead, 3, "delivery timed out after 1s"},
 	}
 }
 
-// snoozed is touched by one task at a time.
-var snoozed = make(chan struct{}, 1)
+// ended is what the hook was told.
+type ended struct {
+	task tocsin.Info
+	node.Outcome
+}
 
-func fateOf(task *tocsin.Task[order]) error {
-	first := task.Attempts == 0
-	switch {
-	case task.BizID == 2:
-		return errors.New("no stock")
-	case task.BizID == 3:
-		return tocsin.Bury(errors.New("no such order"))
-	case task.BizID == 4 && first:
-		return tocsin.RetryIn(10*time.Millisecond, errors.New("busy"))
-	case task.BizID == 5:
-		select {
-		case snoozed <- struct{}{}:
-			return tocsin.Snooze(10 * time.Millisecond)
-		default:
-		}
-	case task.BizID == 6 && first:
-		panic("boom")
-	case task.BizID == 7 && first:
-		return errors.New("first time")
+// A hook that panics changes nothing.
+func TestAHandlerDecidesTheFateOfItsTaskAndTheHookIsTold(t *testing.T) {
+	t.Parallel()
+	policy := closePolicy()
+	policy.Attempts, policy.Timeout = 3, biztype.Duration(time.Second)
+	policy.Backoff = biztype.Backoff{Base: biztype.Duration(20 * time.Millisecond), Max: biztype.Duration(50 * time.Millisecond)}
+	p, all := newPlace(t, policy), fates()
+	told := make([]chan ended, len(all))
+	for i := range told {
+		told[i] = make(chan ended, 10)
 	}
-	return nil
+	var log devtest.Log
+	cfg := p.config("orders")
+	cfg.Logger = log.Logger()
+	cfg.OnOutcome = func(_ context.Context, task tocsin.Info, o node.Outcome) {
+		told[task.BizID-1] <- ended{task, o}
+		panic("no dashboard")
+	}
+	run(t, cfg, closing(func(ctx context.Context, task *tocsin.Task[order]) error { return all[task.BizID-1].handler(ctx, task) }))
+	ids := make([]tocsin.JobID, len(all))
+	for i := range all {
+		ids[i] = add(t, p, orderClose.New(uint64(i+1), order{7}, tocsin.In(0)))
+	}
+	for n, c := range all {
+		tries := 0
+		for i, want := range c.verbs {
+			got := receive(t, told[n], "the hook")
+			switch last := c.reason != "" && i == max(c.tries-1, 0); {
+			case got.Verb != want || got.task.JobID != ids[n] || got.task.Attempts != tries || got.task.Payload != `{"id":7}`:
+				t.Errorf("%s, outcome %d: %+v, want %s of task %s", c.name, i, got, want, ids[n])
+			case want == tocsin.Retried && !got.Next.After(got.task.ActionTime):
+				t.Errorf("%s: the retry is at %s, not after %s", c.name, got.Next, got.task.ActionTime)
+			case last && got.Reason != c.reason || got.TimedOut != (c.name == "timed out"):
+				t.Errorf("%s, outcome %d: %+v", c.name, i, got)
+			}
+			if want == tocsin.Retried {
+				tries++
+			}
+		}
+		info := await(t, p, ids[n], c.name, func(i tocsin.Info) bool { return i.Status.Final() })
+		if info.Status != c.status || info.Attempts != c.tries || info.LastError != c.reason || len(told[n]) > 0 {
+			t.Errorf("%s: got %s after %d attempts, last error %q; want %s, %d, %q", c.name, info.Status, info.Attempts, info.LastError, c.status, c.tries, c.reason)
+		}
+	}
+	lines := log.Lines("OnOutcome panicked: the outcome stands")
+	if len(lines) != 1 || lines[0]["panic"] != "no dashboard" || !strings.Contains(lines[0]["stack"].(string), "node_test.go") {
+		t.Errorf("logged %v", lines)
+	}
 }
 
 func TestBatchHandlerGetsManyTasksAndAnswersForEach(t *testing.T) {
@@ -159,46 +178,17 @@ func addMany(t *testing.T, p place, n uint64) []tocsin.Added {
 	return added
 }
 
-func TestATaskThatItsBatchPanicsOnDiesAlone(t *testing.T) {
-	t.Parallel()
-	policy := closePolicy()
-	policy.Attempts, policy.Ladder = 3, []biztype.Duration{biztype.Duration(20 * time.Millisecond)}
-	p := newPlace(t, policy)
-	var h node.Handlers
-	node.HandleBatch(&h, orderClose, 50, func(_ context.Context, tasks []*tocsin.Task[order]) []error {
-		for _, task := range tasks {
-			if task.BizID == 7 {
-				panic("seven")
-			}
-		}
-		return nil
-	})
-	added := addMany(t, p, 50)
-	run(t, p.config("orders"), &h)
-	for i, a := range added {
-		want, attempts := tocsin.Done, 1
-		if i == 6 {
-			want, attempts = tocsin.Dead, 3
-		}
-		info := await(t, p, a.JobID, "the end of a task", func(i tocsin.Info) bool { return i.Status.Final() })
-		if info.Status != want || info.Attempts > attempts {
-			t.Errorf("task %d is %s after %d failed attempts, want %s after %d at most", i+1, info.Status, info.Attempts, want, attempts)
-		}
-	}
-}
-
 func TestStatusSaysWhetherTheNodeMayDeliver(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
 	cfg := p.config("orders")
 	registry := prometheus.NewRegistry()
 	cfg.Registerer = registry
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+	h := closing(closes)
 	for range 2 { // a node may run again
-		n, stop := run(t, cfg, &h)
+		n, stop := run(t, cfg, h)
 		until(t, "it may deliver", func() bool { return status(n).Code == http.StatusOK && owned(n) == 8 })
-		if !exports(t, registry, "tocsin_store_round_trip_seconds") {
+		if !has(t, registry, "tocsin_store_round_trip_seconds") {
 			t.Error("the store's metrics are not exported")
 		}
 		if err := n.Run(t.Context()); err == nil || status(n).Code != http.StatusOK {
@@ -233,36 +223,18 @@ func TestTwoNodesOnOneRegistererAreAnErrorAndNoPanic(t *testing.T) {
 		if err := n.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "a Registerer of its own") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: Run ended with %v", name, err)
 		}
-		s, err := node.NewSweeper(cfg, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newSweeper(t, cfg, nil)
 		if _, err := s.Sweep(t.Context()); err != nil {
 			t.Errorf("%s: Sweep ended with %v: its metrics are no other's", name, err)
 		}
 	}
-	if !exports(t, shared, "tocsin_dispatcher_open") || exports(t, taken, "tocsin_store_round_trip_seconds") {
+	if !has(t, shared, "tocsin_dispatcher_open") || has(t, taken, "tocsin_store_round_trip_seconds") {
 		t.Error("the first node's metrics are gone, or some of the refused one's stay")
 	}
 	cfg.Registerer = of("b")
 	second, _ := run(t, cfg, &node.Handlers{})
 	awaitOwned(t, second, 4)
 	stop()
-}
-
-// exports reports whether the registry has a metric of that name.
-func exports(t *testing.T, r *prometheus.Registry, name string) bool {
-	t.Helper()
-	all, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range all {
-		if m.GetName() == name {
-			return true
-		}
-	}
-	return false
 }
 
 func status(n *node.Node) *httptest.ResponseRecorder {
@@ -279,30 +251,14 @@ func owned(n *node.Node) int {
 func TestAScanIntervalThatTheDoorbellDoesNotCoverIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
-	logged := make(lines, 100)
+	var log devtest.Log
 	cfg := p.config("orders")
-	cfg.Logger = devtest.NewLogger(logged)
+	cfg.Logger = log.Logger()
 	cfg.ScanInterval = 6 * time.Second // of a horizon of 10 s
 	run(t, cfg, &node.Handlers{})
-	warned := false
-	for line := range logged {
-		warned = warned || strings.Contains(line, `"doorbell_horizon":"10s"`)
-		if strings.Contains(line, "node runs") { // a node that is stopped before ends with an error
-			break
-		}
+	log.Await(t, "node runs") // a node that is stopped before ends with an error
+	warned := log.Lines("the scan interval is more than half of the tables' doorbell horizon: tasks that are due between them may be late")
+	if len(warned) != 1 || warned[0]["doorbell_horizon"] != "10s" {
+		t.Errorf("warned of: %v", warned)
 	}
-	if !warned {
-		t.Error("not warned of")
-	}
-}
-
-// lines is a log, line by line.
-type lines chan string
-
-func (l lines) Write(line []byte) (int, error) {
-	select {
-	case l <- string(line):
-	default: // nobody reads on
-	}
-	return len(line), nil
 }

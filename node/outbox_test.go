@@ -17,20 +17,16 @@ import (
 // wherever its table is, and is gone if the order is paid.
 func TestTheReadmesExampleOnTwoServers(t *testing.T) {
 	t.Parallel()
-	other := startServer(t)
-	prefix := devtest.Prefix(t)
-	p := place{cfg: tocsin.Config{
-		Layout: tocsin.Layout{Databases: 2, Tables: 2, Prefix: prefix}, Cluster: prefix,
-		Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}}, {Name: "db2", DSN: other.DSN(), Databases: []int{1}}},
-		Outbox:  tocsin.Outbox{Table: prefix + "_shop.tocsin_outbox", Beside: "db1"},
-	}, ownership: node.ByRows}.made(t, closePolicy())
+	p := unmade(t, 2).split(startServer(t).DSN())
+	prefix := p.cfg.Cluster
+	p.cfg.Outbox, p.ownership = tocsin.Outbox{Table: prefix + "_shop.tocsin_outbox", Beside: "db1"}, node.ByRows
+	p = p.made(t, closePolicy())
 	db := shopOf(t, prefix+"_shop")
 	closed := make(chan uint64, 100)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error { closed <- task.Payload.ID; return nil })
+	h := closing(func(_ context.Context, task *tocsin.Task[order]) error { closed <- task.Payload.ID; return nil })
 	cfg := p.config("orders")
 	cfg.Outboxes = []outbox.Config{{DSN: devtest.DSN(t), Table: p.cfg.Outbox.Table}}
-	run(t, cfg, &h)
+	run(t, cfg, h)
 
 	const orders = 20
 	relayed := 0
@@ -70,9 +66,7 @@ func TestTheReadmesExampleOnTwoServers(t *testing.T) {
 func shopOf(t *testing.T, name string) *sql.DB {
 	t.Helper()
 	db := openDB(t, devtest.DSN(t))
-	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, db, "CREATE DATABASE "+name)
 	if _, err := ddl.ApplyOutbox(t.Context(), ddl.Outbox{DSN: devtest.DSN(t), Table: name + ".tocsin_outbox"}); err != nil {
 		t.Fatal(err)
 	}

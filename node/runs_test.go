@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/runkey"
-	"github.com/tocsinhq/tocsin/node"
 )
 
 // hourly is a schedule of order 7 in a test, which starts within a minute or is missed. It makes no runs by itself.
@@ -22,23 +20,21 @@ type hourly struct {
 	id uint64
 }
 
-func newHourly(t *testing.T, p place, overlap string) *hourly {
+func newHourly(t *testing.T, p place) *hourly {
 	t.Helper()
 	db := openDB(t, devtest.DSN(t))
 	table := p.cfg.Layout.TableOf(7)
 	s := &hourly{T: t, p: p, db: db, id: uint64(time.Since(tocsin.Epoch).Milliseconds())<<22 | uint64(table)<<9}
 	s.exec(`INSERT INTO `+p.cfg.Layout.Database(p.cfg.Layout.DatabaseOf(table))+`.schedule (schedule_id, gmt_create, gmt_modified, name, table_no, biz_type,
 		biz_id, cron, zone, start_within_ms, missed, missed_most, overlap, state, revision, anchor, made_until, attribute)
-		VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 'report', ?, 1, 7, '@every 1h', 'UTC', 60000, 'skip', 1, ?, 'inactive', 1,
-		UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')`, s.id, table, overlap)
+		VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 'report', ?, 1, 7, '@every 1h', 'UTC', 60000, 'skip', 1, 'allow', 'inactive', 1,
+		UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')`, s.id, table)
 	return s
 }
 
 func (s *hourly) exec(query string, args ...any) {
 	s.Helper()
-	if _, err := s.db.ExecContext(s.Context(), query, args...); err != nil {
-		s.Fatalf("%s: %v", query, err)
-	}
+	execute(s.T, s.db, query, args...)
 }
 
 // add stores a run that is due in so long.
@@ -68,116 +64,41 @@ func (s *hourly) age(id tocsin.JobID, by time.Duration) {
 // TestANodeJudgesRuns, with owners and without.
 func TestANodeJudgesRuns(t *testing.T) {
 	t.Parallel()
-	for ownership, p := range map[string]place{"etcd": newPlace(t, closePolicy()), "rows": newOpenPlace(t)} {
-		t.Run(ownership, func(t *testing.T) {
-			t.Parallel()
-			s := newHourly(t, p, "allow")
-			missed, _ := s.add(0)
-			s.age(missed, 5*time.Minute)
-			inTime, nominal := s.add(time.Second)
-			var h node.Handlers
-			got := make(chan tocsin.Info, 9)
-			node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
-				got <- task.Info
-				return nil
-			})
-			_, stop := run(t, p.config("orders"), &h)
-			task := receive(t, got, "the run in time")
-			if task.JobID != inTime || task.Schedule != "report" || !task.FireTime.Equal(nominal) {
-				t.Errorf("the handler got %+v", task)
-			}
-			info := await(t, p, missed, "the end of the missed run", withStatus(tocsin.Cancelled))
-			if !strings.HasPrefix(info.LastError, "missed: 5m") || info.DedupKey != "" || info.Attempts != 0 {
-				t.Errorf("the missed run is %+v", info)
-			}
-			stop()
-		})
-	}
+	inEach(t, func(t *testing.T, p place) {
+		s := newHourly(t, p)
+		missed, _ := s.add(0)
+		s.age(missed, 5*time.Minute)
+		inTime, nominal := s.add(time.Second)
+		got := make(chan tocsin.Info, 9)
+		_, stop := run(t, p.config("orders"), closing(func(_ context.Context, task *tocsin.Task[order]) error {
+			got <- task.Info
+			return nil
+		}))
+		task := receive(t, got, "the run in time")
+		if task.JobID != inTime || task.Schedule != "report" || !task.FireTime.Equal(nominal) {
+			t.Errorf("the handler got %+v", task)
+		}
+		info := await(t, p, missed, "the end of the missed run", withStatus(tocsin.Cancelled))
+		if !strings.HasPrefix(info.LastError, "missed: 5m") || info.DedupKey != "" || info.Attempts != 0 {
+			t.Errorf("the missed run is %+v", info)
+		}
+		stop()
+	})
 }
 
 func TestASweepJudgesRuns(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
-	s := newHourly(t, p, "allow")
+	s := newHourly(t, p)
 	missed, _ := s.add(0)
 	s.age(missed, 5*time.Minute)
 	inTime, _ := s.add(0)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	sweeper, err := node.NewSweeper(p.sweepConfig(), &h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := closing(closes)
+	sweeper := newSweeper(t, p.sweepConfig(), h)
 	result, err := sweeper.Sweep(t.Context())
 	if err != nil || result.Delivered != 1 || result.Skipped != 1 || result.Err() != nil {
 		t.Errorf("%s, %v", result, err)
 	}
 	await(t, p, inTime, "the run in time", withStatus(tocsin.Done))
 	await(t, p, missed, "the missed run", withStatus(tocsin.Cancelled))
-}
-
-// TestARunReplacesTheOneBeforeIt, whose handler would go on.
-func TestARunReplacesTheOneBeforeIt(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, closePolicy())
-	s := newHourly(t, p, "replace")
-	first, _ := s.add(0)
-	var h node.Handlers
-	began, ended := make(chan tocsin.JobID, 9), make(chan error, 9)
-	node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error {
-		began <- task.JobID
-		if task.JobID != first {
-			return nil
-		}
-		<-ctx.Done()
-		ended <- context.Cause(ctx)
-		return nil
-	})
-	run(t, p.config("orders"), &h)
-	if id := receive(t, began, "the first run"); id != first {
-		t.Fatalf("%s began", id)
-	}
-	second, _ := s.add(3 * time.Second) // far enough that the node first sees it with its key
-	if id := receive(t, began, "the second run"); id != second {
-		t.Fatalf("%s began", id)
-	}
-	receive(t, ended, "the end of the first one's context")
-	await(t, p, second, "the second run", withStatus(tocsin.Done))
-	info := await(t, p, first, "the first run", withStatus(tocsin.Cancelled))
-	if !strings.HasPrefix(info.LastError, "replaced: ") {
-		t.Errorf("it is %+v", info)
-	}
-}
-
-// TestARunWaitsForTheOneBeforeIt, and then follows it.
-func TestARunWaitsForTheOneBeforeIt(t *testing.T) {
-	t.Parallel()
-	policy := closePolicy()
-	policy.Timeout = biztype.Duration(time.Minute)
-	p := newPlace(t, policy)
-	s := newHourly(t, p, "queue")
-	first, _ := s.add(0)
-	var h node.Handlers
-	began, goOn := make(chan tocsin.JobID, 9), make(chan struct{})
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
-		began <- task.JobID
-		if task.JobID == first {
-			<-goOn
-		}
-		return nil
-	})
-	run(t, p.config("orders"), &h)
-	receive(t, began, "the first run")
-	second, due := s.add(3 * time.Second)
-	await(t, p, second, "the second one to be put off", func(i tocsin.Info) bool { return i.ActionTime.After(due) })
-	third, _ := s.add(3 * time.Second)
-	info := await(t, p, third, "the third one to be skipped", withStatus(tocsin.Cancelled))
-	if info.LastError != "skipped: 2 earlier runs are open" {
-		t.Errorf("the third is %+v", info)
-	}
-	close(goOn)
-	if id := receive(t, began, "the second run"); id != second {
-		t.Errorf("%s began", id)
-	}
-	await(t, p, second, "the second run", withStatus(tocsin.Done))
 }

@@ -33,7 +33,7 @@ func newPlanned(t *testing.T, p place) *planned {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return &planned{hourly: newHourly(t, p, "allow"), Schedules: s, seen: map[string][]time.Time{}}
+	return &planned{hourly: newHourly(t, p), Schedules: s, seen: map[string][]time.Time{}}
 }
 
 // handlers record.
@@ -88,87 +88,81 @@ func (s *planned) stop(one schedule.Schedule) {
 // TestAllNodesWereStoppedForAnHour: what each policy for missed runs makes of that, with its bound.
 func TestAllNodesWereStoppedForAnHour(t *testing.T) {
 	t.Parallel()
-	for ownership, p := range map[string]place{"etcd": newPlace(t, closePolicy()), "rows": newOpenPlace(t)} {
-		t.Run(ownership, func(t *testing.T) {
-			t.Parallel()
-			s := newPlanned(t, p)
-			policies := map[string]struct {
-				missed schedule.Missed
-				most   int
-				want   int
-			}{
-				"skip":  {schedule.MissedSkip, 0, 0},
-				"once":  {schedule.MissedOnce, 0, 1},
-				"all":   {schedule.MissedAll, 0, 60}, // the default bound is 100
-				"seven": {schedule.MissedAll, 7, 7},
-				"alone": {schedule.MissedOnce, 0, 1},
+	inEach(t, func(t *testing.T, p place) {
+		s := newPlanned(t, p)
+		policies := map[string]struct {
+			missed schedule.Missed
+			most   int
+			want   int
+		}{
+			"skip":  {schedule.MissedSkip, 0, 0},
+			"once":  {schedule.MissedOnce, 0, 1},
+			"all":   {schedule.MissedAll, 0, 60}, // the default bound is 100
+			"seven": {schedule.MissedAll, 7, 7},
+			"alone": {schedule.MissedOnce, 0, 1},
+		}
+		for name, c := range policies {
+			d := schedule.Definition{Name: name, Cron: "@every 1m", StartWithin: seconds(20), Missed: c.missed, MissedMost: c.most}
+			if name == "alone" {
+				d.Overlap = schedule.OverlapSkip
 			}
-			for name, c := range policies {
-				d := schedule.Definition{Name: name, Cron: "@every 1m", StartWithin: seconds(20), Missed: c.missed, MissedMost: c.most}
-				if name == "alone" {
-					d.Overlap = schedule.OverlapSkip
-				}
-				s.stop(s.create(d))
+			s.stop(s.create(d))
+		}
+		_, stop := run(t, p.config("orders"), s.handlers())
+		for name, c := range policies {
+			until(t, name+" to be made", func() bool {
+				return s.get(name).NextFire.After(time.Now()) && len(s.delivered(name)) >= c.want
+			})
+		}
+		stop()
+		for name, c := range policies {
+			one, got := s.get(name), s.delivered(name)
+			got = slices.DeleteFunc(got, func(f time.Time) bool { return f.After(one.Anchor.Add(61 * time.Minute)) }) // of now
+			slices.SortFunc(got, time.Time.Compare)
+			if len(got) != c.want || one.PassedOver != uint64(60-c.want) {
+				t.Errorf("%s: %d runs are delivered and %d fire times passed over, want %d and %d", name, len(got), one.PassedOver, c.want, 60-c.want)
 			}
-			_, stop := run(t, p.config("orders"), s.handlers())
-			for name, c := range policies {
-				until(t, name+" to be made", func() bool {
-					return s.get(name).NextFire.After(time.Now()) && len(s.delivered(name)) >= c.want
-				})
-			}
-			stop()
-			for name, c := range policies {
-				one, got := s.get(name), s.delivered(name)
-				got = slices.DeleteFunc(got, func(f time.Time) bool { return f.After(one.Anchor.Add(61 * time.Minute)) }) // of now
-				slices.SortFunc(got, time.Time.Compare)
-				if len(got) != c.want || one.PassedOver != uint64(60-c.want) {
-					t.Errorf("%s: %d runs are delivered and %d fire times passed over, want %d and %d", name, len(got), one.PassedOver, c.want, 60-c.want)
-				}
-				for i, f := range got { // the latest ones
-					if want := one.Anchor.Add(time.Duration(60-len(got)+i+1) * time.Minute); !f.Equal(want) {
-						t.Errorf("%s: delivered %s, want %s", name, f, want)
-					}
+			for i, f := range got { // the latest ones
+				if want := one.Anchor.Add(time.Duration(60-len(got)+i+1) * time.Minute); !f.Equal(want) {
+					t.Errorf("%s: delivered %s, want %s", name, f, want)
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestFireTimesAcrossARestart: none is lost, none comes twice, and none early.
 func TestFireTimesAcrossARestart(t *testing.T) {
 	t.Parallel()
-	for ownership, p := range map[string]place{"etcd": newPlace(t, closePolicy()), "rows": newOpenPlace(t)} {
-		t.Run(ownership, func(t *testing.T) {
-			t.Parallel()
-			s := newPlanned(t, p)
-			one := s.create(schedule.Definition{Name: "beat", Cron: "@every 1s"})
-			var early atomic.Int32
-			h := s.handlers()
-			h.Use(func(next node.HandlerFunc) node.HandlerFunc {
-				return func(ctx context.Context, tasks []tocsin.Info) []error {
-					if time.Now().Before(tasks[0].FireTime.Add(-50 * time.Millisecond)) { // the server is on this machine
-						early.Add(1)
-					}
-					return next(ctx, tasks)
+	inEach(t, func(t *testing.T, p place) {
+		s := newPlanned(t, p)
+		one := s.create(schedule.Definition{Name: "beat", Cron: "@every 1s"})
+		var early atomic.Int32
+		h := s.handlers()
+		h.Use(func(next node.HandlerFunc) node.HandlerFunc {
+			return func(ctx context.Context, tasks []tocsin.Info) []error {
+				if time.Now().Before(tasks[0].FireTime.Add(-50 * time.Millisecond)) { // the server is on this machine
+					early.Add(1)
 				}
-			})
-			for _, runs := range []int{3, 6, 9} {
-				_, stop := run(t, p.config("orders"), h)
-				until(t, "runs", func() bool { return len(s.delivered("beat")) >= runs })
-				stop()
-			}
-			got := s.delivered("beat")
-			slices.SortFunc(got, time.Time.Compare)
-			for i, f := range got {
-				if want := one.Anchor.Add(time.Duration(i+1) * time.Second); !f.Equal(want) {
-					t.Fatalf("delivery %d is for %s, want %s", i, f, want)
-				}
-			}
-			if n := early.Load(); n > 0 {
-				t.Errorf("%d were early", n)
+				return next(ctx, tasks)
 			}
 		})
-	}
+		for _, runs := range []int{2, 4, 6} {
+			_, stop := run(t, p.config("orders"), h)
+			until(t, "runs", func() bool { return len(s.delivered("beat")) >= runs })
+			stop()
+		}
+		got := s.delivered("beat")
+		slices.SortFunc(got, time.Time.Compare)
+		for i, f := range got {
+			if want := one.Anchor.Add(time.Duration(i+1) * time.Second); !f.Equal(want) {
+				t.Fatalf("delivery %d is for %s, want %s", i, f, want)
+			}
+		}
+		if n := early.Load(); n > 0 {
+			t.Errorf("%d were early", n)
+		}
+	})
 }
 
 // TestANewOwnerMakesTheRunsOfItsTables, and leaves those of others alone.
@@ -219,10 +213,7 @@ func TestASweepMakesOverdueRuns(t *testing.T) {
 	p := newPlace(t, closePolicy())
 	s := newPlanned(t, p)
 	s.stop(s.create(schedule.Definition{Name: "late", Cron: "@every 1m", StartWithin: seconds(20)}))
-	sweeper, err := node.NewSweeper(p.sweepConfig(), s.handlers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	sweeper := newSweeper(t, p.sweepConfig(), s.handlers())
 	if result, err := sweeper.DryRun(t.Context()); err != nil || result.Made != 0 {
 		t.Errorf("a dry run: %s, %v", result, err)
 	}
@@ -250,13 +241,11 @@ func TestAScheduleIsPausedWhoseRunsDie(t *testing.T) {
 	policy.Attempts = 1
 	s := newPlanned(t, newPlace(t, policy))
 	s.create(schedule.Definition{Name: "beat", Cron: "@every 1s", PauseAfter: 2})
-	var h node.Handlers
 	var calls atomic.Int32
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error {
+	run(t, s.p.config("orders"), closing(func(context.Context, *tocsin.Task[order]) error {
 		calls.Add(1)
 		return errors.New("no paper")
-	})
-	run(t, s.p.config("orders"), &h)
+	}))
 	until(t, "the pause", func() bool { return s.get("beat").State == schedule.Paused })
 	one := s.get("beat")
 	if n := calls.Load(); n < 2 || one.Failures < 2 || !one.NextFire.IsZero() || !strings.HasPrefix(one.Reason, "paused after 2 failures in a row at ") {

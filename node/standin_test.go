@@ -56,12 +56,9 @@ func nodesOf(t *testing.T, p place, group string) map[string]assign.NodeState {
 func round(t *testing.T, p place, biz tocsin.BizType[order], calls chan call, from *uint64) map[int]string {
 	t.Helper()
 	ids, by := map[string]tocsin.JobID{}, map[int]string{}
-	for seen := map[int]bool{}; len(seen) < p.cfg.Layout.Total(); *from++ {
-		if table := p.cfg.Layout.TableOf(*from); !seen[table] {
-			seen[table] = true
-			id := add(t, p, biz.New(*from, order{*from}, tocsin.In(0)))
-			ids[id.String()+".0"] = id
-		}
+	for _, bizID := range p.oneInEach(from) {
+		id := add(t, p, biz.New(bizID, order{bizID}, tocsin.In(0)))
+		ids[id.String()+".0"] = id
 	}
 	for range ids {
 		c := receive(t, calls, "a delivery")
@@ -141,17 +138,16 @@ func TestTasksOfANewTypeAreDeliveredAtOnceByTheNodesThatHaveIt(t *testing.T) {
 	p := newPlace(t, closePolicy())
 	calls := make(chan call, 100)
 	start := func(name string, both bool) func() {
-		var h node.Handlers
-		node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
+		h := closing(closes)
 		if both {
-			node.Handle(&h, orderOpen, func(_ context.Context, task *tocsin.Task[order]) error {
+			node.Handle(h, orderOpen, func(_ context.Context, task *tocsin.Task[order]) error {
 				calls <- call{task.Key(), name}
 				return nil
 			})
 		}
 		cfg := p.config("orders")
 		cfg.Name = name
-		_, stop := run(t, cfg, &h)
+		_, stop := run(t, cfg, h)
 		return stop
 	}
 	stops := []func(){start("old1", false), start("old2", false)}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/node"
 )
 
 // The order that the package promises: first the tables, then the lease, while
@@ -17,18 +16,17 @@ func TestDeliveriesInHandEndAndAreSettledAfterTheTablesAreGivenUp(t *testing.T) 
 	t.Parallel()
 	p := newPlace(t, closePolicy())
 	begun, over := make(chan bool, 1), make(chan struct{})
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error {
+	h := closing(func(context.Context, *tocsin.Task[order]) error {
 		begun <- true
 		<-over
 		return nil
 	})
-	_, stop := run(t, p.config("orders"), &h)
+	_, stop := run(t, p.config("orders"), h)
 	id := add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
 	receive(t, begun, "the delivery")
 	ended := make(chan struct{})
 	go func() { stop(); close(ended) }()
-	until(t, "the node is not registered any more", func() bool { return registered(t, p) == 0 })
+	until(t, "the node is not registered any more", func() bool { return len(nodesOf(t, p, "orders")) == 0 })
 	ownersAre(t, p, "no table has an owner", func(owners []string) bool {
 		return !slices.ContainsFunc(owners, func(id string) bool { return id != "" })
 	})
@@ -49,26 +47,19 @@ func TestDeliveriesInHandEndAndAreSettledAfterTheTablesAreGivenUp(t *testing.T) 
 // time-out; 5 s for the outcomes follow.
 func TestANodeEndsWithinItsDrainTimeoutAndFiveSecondsWhileAServerIsAway(t *testing.T) {
 	t.Parallel()
-	const drain = 30 * time.Second
-	p, port := onTwoServers(t, closePolicy())
-	apart, way := throughProxy(t, p, port)
+	const drain = 15 * time.Second
+	p := onTwoServers(t, closePolicy())
+	apart, way := p.throughRelay(t)
 	begun, over := make(chan int, 100), make(chan struct{})
 	t.Cleanup(func() { close(over) })
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+	h := closing(func(_ context.Context, task *tocsin.Task[order]) error {
 		begun <- task.JobID.Table()
 		<-over // ignores its context
 		return nil
 	})
 	cfg := apart.config("orders")
 	cfg.LeaseTTL, cfg.DrainTimeout = 10*time.Second, drain
-	n, err := node.New(cfg, &h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
+	_, stop, ended := start(t, cfg, h)
 	for id := uint64(1); ; id++ {
 		if p.cfg.Layout.TableOf(id) >= 4 {
 			add(t, p, orderClose.New(id, order{id}, tocsin.In(0)))
@@ -97,16 +88,7 @@ func TestANodeThatIsStoppedWhileItStartsEndsWell(t *testing.T) {
 	p.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: dsn}}
 	held, release := proxy.HoldAt("/* tocsin biz read */")
 	defer release()
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	n, err := node.New(p.config("orders"), &h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
+	_, stop, ended := start(t, p.config("orders"), closing(closes))
 	receive(t, held, "the question for the biz types")
 	stop()
 	if err := receive(t, ended, "the end of the node"); err != nil {

@@ -41,19 +41,11 @@ func TestANodeWithoutALoggerWarnsThroughTheDefaultLogger(t *testing.T) {
 	}
 }
 
-// strictPlaces are a cluster in which nodes own tables, and one in which they don't, with closePolicy and more.
-func strictPlaces(t *testing.T, more ...biztype.Policy) map[string]place {
-	t.Helper()
-	return map[string]place{node.ByEtcd: newPlace(t, append(more, closePolicy())...), node.ByRows: newOpenPlace(t, more...)}
-}
-
 func TestAStrictNodeDeliversNothingIfSomethingWouldWait(t *testing.T) {
 	t.Parallel()
-	for ownership, p := range strictPlaces(t, biztype.Policy{Name: "user.greet", Number: 2, Group: "users"},
-		biztype.Policy{Name: "user.part", Number: 3, Group: "users"}) {
+	inEach(t, func(t *testing.T, p place) {
 		id := add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
-		greet := tocsin.Define[order]("user.greet")
-		greeting := add(t, p, greet.New(2, order{2}, tocsin.In(0)))
+		greeting := add(t, p, tocsin.Define[order]("user.greet").New(2, order{2}, tocsin.In(0)))
 		for name, c := range map[string]struct {
 			group    string
 			handlers []string
@@ -63,66 +55,61 @@ func TestAStrictNodeDeliversNothingIfSomethingWouldWait(t *testing.T) {
 			"no policy":           {"orders", []string{"order.close", "order.opne"}, "strict: a handler gets no task: order.opne (its biz type has no policy"},
 			"no handler anywhere": {"users", []string{"user.greet"}, "strict: a biz type can't be delivered by any node of group users: user.part (biz type user.part has no handler in this program"},
 		} {
-			t.Run(ownership+", "+name, func(t *testing.T) {
-				got := make(chan uint64, 10)
-				cfg := p.config(c.group)
-				cfg.Strict = true
-				n, err := node.New(cfg, handling(got, c.handlers...))
-				if err != nil {
-					t.Fatal(err)
+			got := make(chan uint64, 10)
+			cfg := p.config(c.group)
+			cfg.Strict = true
+			n, err := node.New(cfg, handling(got, c.handlers...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), c.says) {
+				t.Errorf("%s: it ran, and said %v; want %q", name, err, c.says)
+			}
+			for _, id := range []tocsin.JobID{id, greeting} {
+				if info, err := p.client.Get(t.Context(), id); err != nil || info.Status != tocsin.Pending || info.Version != 0 || len(got) > 0 {
+					t.Errorf("%s: a task is %s, %v; %d were delivered", name, info.Status, err, len(got))
 				}
-				if err := n.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), c.says) {
-					t.Errorf("it ran, and said %v; want %q", err, c.says)
-				}
-				for _, id := range []tocsin.JobID{id, greeting} {
-					if info, err := p.client.Get(t.Context(), id); err != nil || info.Status != tocsin.Pending || info.Version != 0 || len(got) > 0 {
-						t.Errorf("a task is %s, %v; %d were delivered", info.Status, err, len(got))
-					}
-				}
-			})
+			}
 		}
-	}
+	}, biztype.Policy{Name: "user.greet", Number: 2, Group: "users"}, biztype.Policy{Name: "user.part", Number: 3, Group: "users"})
 }
 
 func TestAStrictNodeRunsIfAnotherHasWhatItLacks(t *testing.T) {
 	t.Parallel()
-	for ownership, p := range strictPlaces(t, biztype.Policy{Name: "order.open", Number: 2, Group: "orders"}) {
-		t.Run(ownership, func(t *testing.T) {
-			t.Parallel()
-			got := make(chan uint64, 10)
-			cfg := p.config("orders")
-			cfg.Name, cfg.Strict = "whole", true
-			run(t, cfg, handling(got, "order.close", "order.open"))
-			add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
-			receive(t, got, "a delivery of the node that has both")
-			cfg.Name = "part"
-			part, err := node.New(cfg, handling(got, "order.close"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			ended := make(chan error, 1)
-			start := func() { go func() { ended <- part.Run(ctx) }() }
-			start()
-			until(t, "the other one runs too", func() bool {
-				select {
-				case err := <-ended: // it has not seen the first one yet
-					if !strings.HasPrefix(fmt.Sprint(err), "strict: a biz type can't be delivered by any node of group orders: order.open ") {
-						t.Errorf("it ended with %v", err)
-					}
-					start()
-				default:
+	inEach(t, func(t *testing.T, p place) {
+		got := make(chan uint64, 10)
+		cfg := p.config("orders")
+		cfg.Name, cfg.Strict = "whole", true
+		run(t, cfg, handling(got, "order.close", "order.open"))
+		add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
+		receive(t, got, "a delivery of the node that has both")
+		cfg.Name = "part"
+		part, err := node.New(cfg, handling(got, "order.close"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		start := func() { go func() { ended <- part.Run(ctx) }() }
+		start()
+		until(t, "the other one runs too", func() bool {
+			select {
+			case err := <-ended: // it has not seen the first one yet
+				if !strings.HasPrefix(fmt.Sprint(err), "strict: a biz type can't be delivered by any node of group orders: order.open ") {
+					t.Errorf("it ended with %v", err)
 				}
-				report, running := part.Report()
-				return running && report.Lacks["order.open"] != ""
-			})
-			cancel()
-			if err := <-ended; err != nil {
-				t.Errorf("it ended with %v", err)
+				start()
+			default:
 			}
+			report, running := part.Report()
+			return running && report.Lacks["order.open"] != ""
 		})
-	}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	}, biztype.Policy{Name: "order.open", Number: 2, Group: "orders"})
 }
 
 func TestALogLineOfAHandlerNamesItsTask(t *testing.T) {
@@ -132,8 +119,7 @@ func TestALogLineOfAHandlerNamesItsTask(t *testing.T) {
 	p := newPlace(t, biztype.Policy{Name: "order.close", Number: 1, Group: "orders", Attempts: 3, Backoff: biztype.Backoff{Base: biztype.Duration(1e6), Max: biztype.Duration(1e6)}},
 		biztype.Policy{Name: "order.open", Number: 2, Group: "orders"})
 	open := tocsin.Define[order]("order.open")
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error {
+	h := closing(func(ctx context.Context, task *tocsin.Task[order]) error {
 		inner, cancel := context.WithCancel(ctx)
 		defer cancel()
 		logger.InfoContext(inner, "closing")
@@ -142,13 +128,13 @@ func TestALogLineOfAHandlerNamesItsTask(t *testing.T) {
 		}
 		return nil
 	})
-	node.HandleBatch(&h, open, 2, func(ctx context.Context, tasks []*tocsin.Task[order]) []error {
+	node.HandleBatch(h, open, 2, func(ctx context.Context, tasks []*tocsin.Task[order]) []error {
 		logger.With("of", "shop").InfoContext(ctx, fmt.Sprint("opening ", len(tasks)))
 		return nil
 	})
 	logger.InfoContext(t.Context(), "starting")
 	id := add(t, p, orderClose.New(7, order{7}, tocsin.In(0)))
-	run(t, p.config("orders"), &h)
+	run(t, p.config("orders"), h)
 	await(t, p, id, "its end", withStatus(tocsin.Done))
 	until(t, "two tasks are delivered together", func() bool {
 		_, err := p.client.AddMany(t.Context(), []tocsin.NewTask{open.New(8, order{8}, tocsin.In(0)), open.New(8, order{9}, tocsin.In(0))})

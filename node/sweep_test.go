@@ -6,47 +6,25 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
-
-// sweepConfig has no etcd and no node that runs.
-func (p place) sweepConfig() node.Config {
-	return node.Config{Tables: p.cfg, Group: "orders", Name: "sweeper", SweepGrace: node.NoGrace}
-}
 
 func TestTwoSweepsAtOnceDeliverEachOverdueTaskOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
 	const tasks = 2000
-	var batch []tocsin.NewTask
-	for id := range uint64(tasks) {
-		batch = append(batch, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
-	}
 	later := add(t, p, orderClose.New(9999, order{}, tocsin.In(time.Hour)))
-	if _, err := p.client.AddMany(t.Context(), batch); err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	seen := map[tocsin.JobID]int{}
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
-		mu.Lock()
-		defer mu.Unlock()
-		seen[task.JobID]++
-		return nil
-	})
+	addMany(t, p, tasks)
+	c := &tallied{seen: map[tocsin.JobID]int{}}
 	results := make(chan node.SweepResult, 2)
 	for range 2 {
-		s, err := node.NewSweeper(p.sweepConfig(), &h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newSweeper(t, p.sweepConfig(), c.handlers())
 		go func() {
 			result, err := s.Sweep(context.Background())
 			if err != nil {
@@ -60,106 +38,123 @@ func TestTwoSweepsAtOnceDeliverEachOverdueTaskOnce(t *testing.T) {
 	if a.Delivered+b.Delivered != tasks || a.Tables != 8 || b.Tables != 8 {
 		t.Errorf("the sweeps delivered %d + %d in %d and %d tables, want %d in all and 8 tables each", a.Delivered, b.Delivered, a.Tables, b.Tables, tasks)
 	}
-	for id, n := range seen {
-		if n != 1 {
-			t.Errorf("task %s was delivered %d times", id, n)
-		}
-	}
+	c.eachOnce(t, tasks)
 	if info, err := p.client.Get(t.Context(), later); err != nil || info.Status != tocsin.Pending {
 		t.Errorf("the task that is not due: %+v, %v", info, err)
 	}
 }
 
-// A task that its handler completes in its own transaction counts as delivered.
-func TestSweepCountsWhatHandlersComplete(t *testing.T) {
+// A task that its handler completes in its own transaction counts as delivered. Nothing is swept before the grace time is over.
+func TestSweepWaitsForTheGraceTimeAndCountsWhatHandlersComplete(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
-	for id := range uint64(20) {
-		add(t, p, orderClose.New(id+1, order{id + 1}, tocsin.In(0)))
-	}
+	addMany(t, p, 20)
 	db := openDB(t, p.cfg.Servers[0].DSN)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error {
+	h := closing(func(ctx context.Context, task *tocsin.Task[order]) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		return errors.Join(tocsin.CompleteTx(ctx, tx, task.Info), tx.Commit())
 	})
-	s, err := node.NewSweeper(p.sweepConfig(), &h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if result, err := s.Sweep(t.Context()); err != nil || result.Delivered != 20 || result.Elsewhere != 0 {
-		t.Errorf("%s, %v", result, err)
-	}
-}
-
-func TestSweepWaitsForTheGraceTime(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, closePolicy())
-	add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
 	cfg := p.sweepConfig()
 	cfg.SweepGrace = 0 // the default, a minute
-	s, err := node.NewSweeper(cfg, &h)
-	if err != nil {
-		t.Fatal(err)
+	if result, err := newSweeper(t, cfg, h).Sweep(t.Context()); err != nil || result.Overdue != 0 {
+		t.Errorf("%s, %v", result, err)
 	}
-	if result, err := s.Sweep(t.Context()); err != nil || result.Overdue != 0 {
+	if result, err := newSweeper(t, p.sweepConfig(), h).Sweep(t.Context()); err != nil || result.Delivered != 20 || result.Elsewhere != 0 {
 		t.Errorf("%s, %v", result, err)
 	}
 }
 
-// Nothing can be claimed on a full disk, so the sweep's time runs out.
-func TestASweepNamesTheServerWhoseDiskIsFull(t *testing.T) {
+// Nothing can be claimed on a full disk, and a server that does not answer any more is cut off with the sweep, so its time runs
+// out.
+func TestASweepNamesTheServerThatHangsAndTheOneWhoseDiskIsFull(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
 	add(t, p, orderClose.New(p.bizIDIn(1, 0), order{1}, tocsin.In(0)))
-	db := openDB(t, p.cfg.Servers[0].DSN)
+	proxy, hanging := devtest.NewProxy(t, p.cfg.Servers[0].DSN)
+	p.cfg.Servers = []tocsin.Server{{Name: "hangs", DSN: hanging, Databases: []int{0}}, {Name: "full", DSN: devtest.DSN(t), Databases: []int{1}}}
+	_, release := proxy.HoldAt("/* tocsin peek */")
+	defer release()
+	db := openDB(t, devtest.DSN(t))
 	for table := range p.cfg.Layout.Tables {
 		p.do(t, db, []string{fmt.Sprintf(`CREATE TRIGGER {db}.full_%d BEFORE UPDATE ON {db}.task_%04d FOR EACH ROW
 			SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1030, MESSAGE_TEXT = 'Got error 28 "No space left on device" from storage engine InnoDB'`,
 			table, table)})
 	}
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error {
+	cfg := p.sweepConfig()
+	cfg.SweepTimeout = 8 * time.Second // both are seen after three
+	result, err := newSweeper(t, cfg, closing(func(context.Context, *tocsin.Task[order]) error {
 		t.Error("a task was delivered that could not be claimed")
 		return nil
-	})
-	cfg := p.sweepConfig()
-	cfg.SweepTimeout = 15 * time.Second
-	s, err := node.NewSweeper(cfg, &h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	result, err := s.Sweep(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "sweep server "+p.cfg.Servers[0].Name) || !strings.Contains(err.Error(), "No space left on device") {
+	})).Sweep(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "sweep server hangs: no answer for ") || !strings.Contains(err.Error(), "sweep server full") || !strings.Contains(err.Error(), "No space left on device") {
 		t.Errorf("%s, %v", result, err)
 	}
-	if !slices.Equal(result.Failed, []string{p.cfg.Servers[0].Name}) || result.Left["order.close (no time left)"] != 1 {
+	if slices.Sort(result.Failed); !slices.Equal(result.Failed, []string{"full", "hangs"}) || result.Left["order.close (no time left)"] != 1 {
 		t.Errorf("failed %v, left %v", result.Failed, result.Left)
 	}
 }
 
-// A server that does not answer any more is cut off with the sweep.
-func TestASweepNamesTheServerThatHangs(t *testing.T) {
+// newBarredPlace has a server of its own, whose user can't write while the server is read-only. exec runs statements as root.
+func newBarredPlace(t *testing.T, policies ...biztype.Policy) (p place, exec func(statement string)) {
+	t.Helper()
+	server := startServer(t)
+	root := openDB(t, server.DSN())
+	exec = func(statement string) { t.Helper(); execute(t, root, statement) }
+	p = unmade(t, 4)
+	exec("CREATE USER tocsin@'%'")
+	exec("GRANT ALL ON `" + p.cfg.Layout.Prefix + "\\_%`.* TO tocsin@'%'")
+	p.cfg.Servers[0].DSN = strings.Replace(server.DSN(), "root@", "tocsin@", 1)
+	p.etcd = node.EtcdConfig{Endpoints: []string{devtest.Etcd(t)}}
+	return p.made(t, policies...), exec
+}
+
+// While a server is read-only, nodes deliver what is due there, and their outcomes wait. When it takes writes again, a
+// sweep under way must not claim these tasks before the nodes have settled them: it would deliver them a second time.
+func TestASweepAfterAReadOnlySpellWaitsForTheNodes(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, closePolicy())
-	proxy, dsn := devtest.NewProxy(t, p.cfg.Servers[0].DSN)
-	p.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: dsn}}
-	_, release := proxy.HoldAt("/* tocsin peek */")
-	defer release()
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	cfg := p.sweepConfig()
-	cfg.SweepTimeout = 15 * time.Second
-	s, err := node.NewSweeper(cfg, &h)
-	if err != nil {
-		t.Fatal(err)
+	p, exec := newBarredPlace(t, closePolicy(), biztype.Policy{Name: "refund.check", Number: 2, Group: "refunds"})
+	delivered := &tallied{seen: map[tocsin.JobID]int{}}
+	refund := tocsin.Define[order]("refund.check")
+	swept := delivered.handlers()
+	node.Handle(swept, refund, delivered.handle)
+	l := runLogged(t, p, "one", delivered.handlers())
+	for id := range uint64(20) { // until the node owns every table
+		await(t, p, add(t, p, orderClose.New(id+1, order{id + 1}, tocsin.In(0))), "its delivery", withStatus(tocsin.Done))
 	}
-	if result, err := s.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "sweep server db1: no answer for ") {
-		t.Errorf("%s, %v", result, err)
+	ids := []tocsin.JobID{add(t, p, refund.New(1, order{1}, tocsin.In(0)))} // has no node
+	for id := range uint64(200) {
+		ids = append(ids, add(t, p, orderClose.New(id+1, order{id + 1}, tocsin.In(2*time.Second))))
+	}
+	exec("SET GLOBAL read_only = 1")
+	until(t, "the node delivers", func() bool { n, _ := delivered.of(ids); return n == len(ids)-1 })
+
+	const sweeps = 8 // one after the other, so that one of them tries to claim soon after writes come back
+	ended := make(chan error, sweeps)
+	for range sweeps {
+		var log devtest.Log
+		cfg := p.sweepConfig()
+		cfg.Logger, cfg.SweepTimeout = log.Logger(), node.NoTimeout
+		s := newSweeper(t, cfg, swept)
+		go func() { _, err := s.Sweep(t.Context()); ended <- err }()
+		log.Await(t, "rows could not be loaded; trying again in a second")
+		time.Sleep(100 * time.Millisecond)
+	}
+	const waitsLong = 40 // failures, after which the pauses of the node's settlers are at their longest
+	failed := l.count(t, "tocsin_dispatcher_errors_total")
+	until(t, "the node waits long", func() bool { return l.count(t, "tocsin_dispatcher_errors_total") > failed+waitsLong })
+	exec("SET GLOBAL read_only = 0")
+	for _, id := range ids {
+		await(t, p, id, "its settlement", withStatus(tocsin.Done))
+	}
+	for range sweeps {
+		if err := receive(t, ended, "a sweep"); err != nil {
+			t.Error(err)
+		}
+	}
+	if n, twice := delivered.of(ids); n != len(ids) || twice > 0 {
+		t.Errorf("%d deliveries of %d tasks, %d of them twice", n, len(ids), twice)
 	}
 }

@@ -84,13 +84,10 @@ func (d *deploy) leaving(want bool, nodes ...*node.Node) {
 func (d *deploy) deliver(second bool, by ...string) {
 	d.t.Helper()
 	var ids []tocsin.JobID
-	for seen := map[int]bool{}; len(seen) < d.p.cfg.Layout.Total(); d.next++ {
-		if table := d.p.cfg.Layout.TableOf(d.next); !seen[table] {
-			seen[table] = true
-			ids = append(ids, add(d.t, d.p, shipV1.New(d.next, order{d.next}, tocsin.In(0))))
-			if second {
-				ids = append(ids, add(d.t, d.p, shipV2.New(d.next, parcel{{d.next}, {d.next}}, tocsin.In(0))))
-			}
+	for _, n := range d.p.oneInEach(&d.next) {
+		ids = append(ids, add(d.t, d.p, shipV1.New(n, order{n}, tocsin.In(0))))
+		if second {
+			ids = append(ids, add(d.t, d.p, shipV2.New(n, parcel{{n}, {n}}, tocsin.In(0))))
 		}
 	}
 	for range ids {
@@ -107,12 +104,9 @@ func (d *deploy) deliver(second bool, by ...string) {
 // both nodes, which know the first one alone, say that they leave some.
 func (d *deploy) wait(nodes ...*node.Node) (ids []tocsin.JobID) {
 	d.t.Helper()
-	for seen := map[int]bool{}; len(seen) < d.p.cfg.Layout.Total(); d.next++ {
-		if table := d.p.cfg.Layout.TableOf(d.next); !seen[table] {
-			seen[table] = true
-			ids = append(ids, add(d.t, d.p, shipV2.New(d.next, parcel{{d.next}, {d.next}}, tocsin.At(time.Now().Add(-time.Hour)))),
-				add(d.t, d.p, shipV2.New(d.next, parcel{{d.next}, {d.next}}, tocsin.In(500*time.Millisecond)).Header("tenant", "a")))
-		}
+	for _, n := range d.p.oneInEach(&d.next) {
+		ids = append(ids, add(d.t, d.p, shipV2.New(n, parcel{{n}, {n}}, tocsin.At(time.Now().Add(-time.Hour)))),
+			add(d.t, d.p, shipV2.New(n, parcel{{n}, {n}}, tocsin.In(500*time.Millisecond)).Header("tenant", "a")))
 	}
 	until(d.t, "the nodes say that they leave tasks to newer ones", func() bool {
 		return !slices.ContainsFunc(nodes, func(n *node.Node) bool {
@@ -134,7 +128,13 @@ func (d *deploy) untouched(ids []tocsin.JobID) {
 	}
 }
 
-// rolls deploys a new version of a payload. Nobody sweeps, and a task that is delivered by the wrong program is dead.
+// Nobody sweeps, and a task that is delivered by the wrong program is dead.
+func TestNodesLeaveATypeToThoseThatKnowANewerPayload(t *testing.T) {
+	t.Parallel()
+	inEach(t, rolls, shipPolicy())
+}
+
+// rolls deploys a new version of a payload.
 func rolls(t *testing.T, p place) {
 	d := &deploy{t: t, p: p, calls: make(chan call, 1000), next: 1}
 	old1, stop1 := d.start("old1", 1)
@@ -169,16 +169,6 @@ func rolls(t *testing.T, p place) {
 	}
 }
 
-func TestNodesLeaveATypeToThoseThatKnowANewerPayload(t *testing.T) {
-	t.Parallel()
-	rolls(t, newPlace(t, shipPolicy()))
-}
-
-func TestNodesThatClaimRowsLeaveATypeToThoseThatKnowANewerPayload(t *testing.T) {
-	t.Parallel()
-	rolls(t, newOpenPlace(t, shipPolicy()))
-}
-
 // A sweep of the program that a broken-off deploy leaves behind claims no task with a newer payload, and says so.
 func TestASweepLeavesNewerPayloads(t *testing.T) {
 	t.Parallel()
@@ -189,10 +179,7 @@ func TestASweepLeavesNewerPayloads(t *testing.T) {
 	}
 	old := add(t, d.p, shipV1.New(1, order{1}, tocsin.In(0)))
 	sweep := func(h *node.Handlers) node.SweepResult {
-		s, err := node.NewSweeper(d.p.sweepConfig(), h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newSweeper(t, d.p.sweepConfig(), h)
 		result, err := s.Sweep(t.Context())
 		if err != nil {
 			t.Fatal(err)

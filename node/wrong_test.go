@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -50,9 +51,7 @@ var ills = map[string]ill{
 func (p place) do(t *testing.T, db *sql.DB, statements []string) {
 	t.Helper()
 	for _, s := range statements {
-		if _, err := db.Exec(strings.ReplaceAll(s, "{db}", p.cfg.Layout.Database(1))); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
+		execute(t, db, strings.ReplaceAll(s, "{db}", p.cfg.Layout.Database(1)))
 	}
 }
 
@@ -70,15 +69,10 @@ func (p place) bizIDIn(database, n int) uint64 {
 // reportIs waits until the node reports this about its second database.
 func reportIs(t *testing.T, n *node.Node, what string, ok func(sick []store.Database) bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	until(t, "the node says "+what, func() bool {
 		report, _ := n.Report()
-		if ok(report.Databases) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited too long until the node says %s: %+v", what, report.Databases)
-		}
-	}
+		return ok(report.Databases)
+	})
 }
 
 func saysWrong(part string) func([]store.Database) bool {
@@ -112,16 +106,15 @@ func TestOneWrongDatabaseStopsItsOwnTasksOnly(t *testing.T) {
 	p := newPlace(t, closePolicy())
 	db := openDB(t, p.cfg.Servers[0].DSN)
 	started, release := make(chan uint64, 100), make(chan struct{})
-	var h node.Handlers
 	slow := p.bizIDIn(1, 0)
-	node.Handle(&h, orderClose, func(ctx context.Context, task *tocsin.Task[order]) error {
+	h := closing(func(ctx context.Context, task *tocsin.Task[order]) error {
 		started <- task.BizID
 		if task.BizID == slow {
 			<-release
 		}
 		return nil
 	})
-	n, _ := run(t, p.config("orders"), &h)
+	n, _ := run(t, p.config("orders"), h)
 	inHand := add(t, p, orderClose.New(slow, order{1}, tocsin.In(0)))
 	receive(t, started, "the task that is in hand when its database becomes wrong")
 	begun := raw(t, p, db, inHand) // claimed, if the node came to it late
@@ -129,9 +122,7 @@ func TestOneWrongDatabaseStopsItsOwnTasksOnly(t *testing.T) {
 
 	p.do(t, db, ill.wrong)
 	reportIs(t, n, "that the database is wrong", saysWrong(ill.says))
-	if _, err := db.Exec("UPDATE "+p.cfg.Layout.Table(waits.Table())+" SET action_time = UTC_TIMESTAMP(3), due_time = action_time WHERE job_id = ?", uint64(waits)); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, db, "UPDATE "+p.cfg.Layout.Table(waits.Table())+" SET action_time = UTC_TIMESTAMP(3), due_time = action_time WHERE job_id = ?", uint64(waits))
 	close(release)
 	for i := range 4 { // one a second, so that the tables are looked at after the one that waits was due
 		id := add(t, p, orderClose.New(p.bizIDIn(0, i), order{3}, tocsin.In(time.Duration(i)*time.Second)))
@@ -159,9 +150,8 @@ func TestANodeStartsBesideAWrongDatabase(t *testing.T) {
 			db := openDB(t, p.cfg.Servers[0].DSN)
 			waits := add(t, p, orderClose.New(p.bizIDIn(1, 0), order{1}, tocsin.In(0)))
 			p.do(t, db, ill.wrong)
-			var h node.Handlers
-			node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-			n, _ := run(t, p.config("orders"), &h)
+			h := closing(closes)
+			n, _ := run(t, p.config("orders"), h)
 			reportIs(t, n, "that the database is wrong", saysWrong(ill.says))
 			id := add(t, p, orderClose.New(p.bizIDIn(0, 0), order{2}, tocsin.In(0)))
 			await(t, p, id, "a task beside it", withStatus(tocsin.Done))
@@ -178,9 +168,8 @@ func TestALostOwnerTableKeepsItsOwnDatabasesTablesOnly(t *testing.T) {
 	p := newPlace(t, closePolicy())
 	db := openDB(t, p.cfg.Servers[0].DSN)
 	p.do(t, db, []string{"RENAME TABLE {db}.owner TO {db}.away"})
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(context.Context, *tocsin.Task[order]) error { return nil })
-	n, _ := run(t, p.config("orders"), &h)
+	h := closing(closes)
+	n, _ := run(t, p.config("orders"), h)
 	ownersAre(t, p, "the node has all tables of the other database", func(owners []string) bool { return all(owners[:4], "test") })
 	reportIs(t, n, "which table is gone", func(sick []store.Database) bool {
 		return len(sick) == 1 && sick[0].Number == 1 && sick[0].Is == store.Usable && strings.Contains(sick[0].Why, ".owner' doesn't exist")
@@ -197,21 +186,9 @@ func TestALostOwnerTableKeepsItsOwnDatabasesTablesOnly(t *testing.T) {
 func strangers(t *testing.T, p place) (port int, digest func() string) {
 	t.Helper()
 	server := startServer(t)
-	theirs := p
-	theirs.cfg.Cluster = "strangers"
-	theirs.cfg.Servers = []tocsin.Server{{Name: "theirs", DSN: server.DSN()}}
-	if _, err := ddl.Apply(t.Context(), theirs.cfg, ddl.Options{Cluster: "strangers"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := biztype.Apply(t.Context(), theirs.cfg, []biztype.Policy{closePolicy()}); err != nil {
-		t.Fatal(err)
-	}
-	client, err := tocsin.Open(t.Context(), theirs.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs.client = client
-	defer theirs.client.Close()
+	p.cfg.Cluster = "strangers"
+	p.cfg.Servers = []tocsin.Server{{Name: "theirs", DSN: server.DSN()}}
+	theirs := p.made(t, closePolicy())
 	for n := range uint64(40) {
 		add(t, theirs, orderClose.New(n+1, order{n}, tocsin.In(0)))
 	}
@@ -235,17 +212,18 @@ func strangers(t *testing.T, p place) (port int, digest func() string) {
 // to, and its tasks are not delivered.
 func TestAnotherClustersServerBehindAnAddressIsNeverWritten(t *testing.T) {
 	t.Parallel()
-	p, port := onTwoServers(t, closePolicy())
+	p := onTwoServers(t, closePolicy())
 	their, digest := strangers(t, p)
 	before := digest()
-	apart, way := throughProxy(t, p, port)
+	apart, way := p.throughRelay(t)
+	_, own, _ := strings.Cut(p.cfg.Servers[0].DSN, "(")
+	own, _, _ = strings.Cut(own, ")")
 	delivered := make(chan uint64, 1000)
-	var h node.Handlers
-	node.Handle(&h, orderClose, func(_ context.Context, task *tocsin.Task[order]) error {
+	h := closing(func(_ context.Context, task *tocsin.Task[order]) error {
 		delivered <- task.Payload.ID
 		return nil
 	})
-	n, _ := run(t, apart.config("orders"), &h)
+	n, _ := run(t, apart.config("orders"), h)
 	const mine = 1 << 40
 	first := add(t, p, orderClose.New(p.bizIDIn(1, 0), order{mine}, tocsin.In(0)))
 	await(t, p, first, "a task on the second server", withStatus(tocsin.Done))
@@ -261,7 +239,7 @@ func TestAnotherClustersServerBehindAnAddressIsNeverWritten(t *testing.T) {
 		t.Errorf("the strangers' tables have changed:\n%s\nbefore:\n%s", after, before)
 	}
 
-	way.LeadTo(t, fmt.Sprintf("127.0.0.1:%d", port))
+	way.LeadTo(t, own)
 	await(t, p, waits, "the task that waited", withStatus(tocsin.Done))
 	reportIs(t, n, "that all is well", saysNothing)
 	if after := digest(); after != before {
@@ -272,4 +250,43 @@ func TestAnotherClustersServerBehindAnAddressIsNeverWritten(t *testing.T) {
 			t.Errorf("a stranger's task %d was delivered", id)
 		}
 	}
+}
+
+// awaitOwned waits until a node owns the given number of tables.
+func awaitOwned(t *testing.T, n *node.Node, tables int) {
+	t.Helper()
+	until(t, fmt.Sprintf("it owns %d tables", tables), func() bool { return owned(n) == tables })
+}
+
+// The databases have no identity yet. Their node logs that, and publishes the identity once they have
+// one.
+func TestANodeTellsTheIdentityThatItsDatabasesAreGiven(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for db := range 2 {
+		execute(t, openDB(t, devtest.DSN(t)), fmt.Sprintf("UPDATE %s.layout SET identity = ''", p.cfg.Layout.Database(db)))
+	}
+	var log devtest.Log
+	cfg := p.config("g")
+	cfg.Logger = log.Logger()
+	n, _ := run(t, cfg, nil)
+	log.Await(t, "the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")
+	awaitOwned(t, n, 8)
+	res, err := ddl.Apply(t.Context(), p.cfg, ddl.Options{})
+	if err != nil || res.Identity == "" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	keys, err := assign.OpenRegistry(t.Context(), p.etcd, p.cfg.Cluster, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keys.Close()
+	until(t, "the node tells the identity", func() bool {
+		bound, err := keys.Binding(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bound.ID == res.Identity
+	})
+	awaitOwned(t, n, 8)
 }
