@@ -85,8 +85,10 @@ func TestNodesDeliverEachTaskOnceWhileEtcdIsAway(t *testing.T) {
 	etcd := ownEtcd(t, &cfg)
 	p.etcd.Endpoints = []string{etcd.Endpoint()}
 	c := &tallied{seen: map[tocsin.JobID]int{}}
-	a, _ := run(t, p.config("orders"), c.handlers())
-	b, _ := run(t, p.config("orders"), c.handlers())
+	both := p.config("orders")
+	both.LeaseTTL = 4 * time.Second // until they claim each row
+	a, _ := run(t, both, c.handlers())
+	b, _ := run(t, both, c.handlers())
 	inMode := func(want node.Mode) {
 		t.Helper()
 		until(t, "both are in mode "+string(want), func() bool {
@@ -194,8 +196,8 @@ func TestANodeThatLacksABizTypeHoldsUpNobodysRows(t *testing.T) {
 	able, _ := run(t, p.config("orders"), all.handlers())
 	shares(t, 16, able)
 	shares(t, 0, lacking)
-	for i := range uint64(50) {
-		await(t, p, add(t, p, orderClose.New(i+1, order{i}, tocsin.In(0))), "a delivery", withStatus(tocsin.Done))
+	for _, task := range addMany(t, p, 50) {
+		await(t, p, task.JobID, "a delivery", withStatus(tocsin.Done))
 	}
 }
 

@@ -55,8 +55,12 @@ func childMain() {
 		}
 		return nil
 	})
+	lease := 10 * time.Second
+	if os.Getenv(childBuries) != "" { // it is killed, and others wait until its lease has ended
+		lease = 2 * time.Second
+	}
 	n, err := node.New(node.Config{
-		Tables: c.Tables, Etcd: node.EtcdConfig{Endpoints: c.Endpoints}, Group: c.Group, Name: "child", LeaseTTL: 10 * time.Second,
+		Tables: c.Tables, Etcd: node.EtcdConfig{Endpoints: c.Endpoints}, Group: c.Group, Name: "child", LeaseTTL: lease,
 	}, &h)
 	if err == nil {
 		err = n.Run(ctx)

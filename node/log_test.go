@@ -96,8 +96,8 @@ func TestNodesThatStartWhileAServerIsDownSaySoInAFewLines(t *testing.T) {
 	}
 	ownersAre(t, p, "all tables have an owner, those of the server that is down too", func(owners []string) bool { return !slices.Contains(owners, "") })
 	way.Mend(t)
-	for n := range uint64(40) {
-		await(t, p, add(t, p, orderClose.New(n+1, order{n}, tocsin.In(0))), "a task on either server", withStatus(tocsin.Done))
+	for _, task := range addMany(t, p, 40) {
+		await(t, p, task.JobID, "a task on either server", withStatus(tocsin.Done))
 	}
 	for _, l := range nodes {
 		l.withinBudget(t, 0, began)

@@ -130,6 +130,7 @@ func TestASweepAfterAReadOnlySpellWaitsForTheNodes(t *testing.T) {
 	}
 	exec("SET GLOBAL read_only = 1")
 	until(t, "the node delivers", func() bool { n, _ := delivered.of(ids); return n == len(ids)-1 })
+	failed := l.count(t, "tocsin_dispatcher_errors_total")
 
 	const sweeps = 8 // one after the other, so that one of them tries to claim soon after writes come back
 	ended := make(chan error, sweeps)
@@ -143,7 +144,6 @@ func TestASweepAfterAReadOnlySpellWaitsForTheNodes(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	const waitsLong = 40 // failures, after which the pauses of the node's settlers are at their longest
-	failed := l.count(t, "tocsin_dispatcher_errors_total")
 	until(t, "the node waits long", func() bool { return l.count(t, "tocsin_dispatcher_errors_total") > failed+waitsLong })
 	exec("SET GLOBAL read_only = 0")
 	for _, id := range ids {
