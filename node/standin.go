@@ -34,11 +34,6 @@ type standIn struct {
 	tables []int
 }
 
-// same reports whether the owner and the types are those of another.
-func (s *standIn) same(o *standIn) bool {
-	return o != nil && s.owner == o.owner && slices.Equal(s.types, o.types)
-}
-
 // newStandIns makes the stand-ins of a node that has no duties.
 func newStandIns(number func(string) (uint64, bool), may func() bool, r prometheus.Registerer) standIns {
 	return standIns{
@@ -125,7 +120,7 @@ func (h *holder) standIn(wanted []*standIn) {
 	}
 	var ended []int
 	for table, is := range h.standIns.held {
-		if !is.same(now[table]) {
+		if next := now[table]; next == nil || is.owner != next.owner || !slices.Equal(is.types, next.types) {
 			ended = append(ended, table)
 		}
 	}

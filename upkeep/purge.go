@@ -58,9 +58,9 @@ func NewPurger(cfg PurgeConfig) *Purger {
 	return &Purger{cfg: cfg, rows: purgeBatch, metrics: newRecurring(cfg.Registerer, PurgeResult{}.Ended(false), "Purge", "ok, failed", 1, 10, 60, 600, 3600)}
 }
 
-// Run purges at each of the times until ctx ends, and returns nil then.
+// Run purges at each of the times until ctx ends.
 // A purge that outlasts the next time delays it; none run side by side.
-func (p *Purger) Run(ctx context.Context, at Times) error {
+func (p *Purger) Run(ctx context.Context, at Times) {
 	var limit loglimit.Limit // a schedule may fire every second
 	Each(ctx, at, func(ctx context.Context) {
 		result, err := p.Purge(ctx)
@@ -74,7 +74,6 @@ func (p *Purger) Run(ctx context.Context, at Times) error {
 			p.cfg.Logger.Info("purged", "result", result.String())
 		}
 	})
-	return nil
 }
 
 // Purge looks once through every table of every server, all servers at the same

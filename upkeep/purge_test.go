@@ -240,8 +240,8 @@ func TestAPurgeThatFailsEachSecondIsLoggedOnceAMinute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Run(ctx, at); err != nil || len(log.Lines("purge failed in part")) != 2 {
-			t.Errorf("%v; logged %v", err, log.Lines())
+		if p.Run(ctx, at); len(log.Lines("purge failed in part")) != 2 {
+			t.Errorf("logged %v", log.Lines())
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package upkeep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -95,10 +96,7 @@ func NewSweeper(cfg SweeperConfig) *Sweeper {
 // When ctx ends or the time-out is over, it hands over no more, makes the intake give back tasks that have not begun,
 // waits a second for deliveries in hand, and reports in SweepResult.Left what it left. Reaching the time-out is no error.
 func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
-	if s.cfg.Timeout == 0 {
-		return s.sweep(ctx, sweepWithin)
-	}
-	return s.sweep(ctx, s.cfg.Timeout)
+	return s.sweep(ctx, cmp.Or(s.cfg.Timeout, sweepWithin))
 }
 
 // sweep is Sweep with a time-out; negative means none.

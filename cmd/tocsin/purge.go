@@ -98,7 +98,7 @@ func (a *app) purgeOn(ctx context.Context, f purgeFlags, file config.File, table
 	registry := prometheus.NewRegistry()
 	cfg.Registerer = prometheus.WrapRegistererWith(ofCluster(file), registry)
 	p := upkeep.NewPurger(cfg)
-	return f.out.whileResident(ctx, outletOf("purge", file), registry, func() error { return p.Run(ctx, at) })
+	return f.out.whileResident(ctx, outletOf("purge", file), registry, func() error { p.Run(ctx, at); return nil })
 }
 
 func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tables *store.Store) error {
