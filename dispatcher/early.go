@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -11,7 +10,13 @@ import (
 func (s *server) keep(t *task) {
 	t.lane.held--
 	t.lane.early++
-	at, _ := slices.BinarySearchFunc(s.early, t, func(a, b *task) int { return cmp.Compare(a.row.Action, b.row.Action) })
+	behind := func(e *task, due int64) int { // those of the same moment too: mostly all of them, so that nothing moves
+		if e.row.Action <= due {
+			return -1
+		}
+		return 1
+	}
+	at, _ := slices.BinarySearchFunc(s.early, t.row.Action, behind)
 	s.early = slices.Insert(s.early, at, t)
 	if at == 0 {
 		signal(s.sooner)
