@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -111,12 +112,13 @@ func (s *Server) CertificateExpires() (first time.Time) {
 
 // targets prepares connections to each address.
 func (s Spec) targets() ([]target, error) {
-	all, err := parseDSN(s.DSN)
+	all, err := parseAll(s.DSN)
 	if err != nil {
 		return nil, err
 	}
 	targets := make([]target, len(all))
 	for i, cfg := range all {
+		ours(cfg)
 		if s.TLS != nil { // the driver clones it
 			cfg.TLS, cfg.AllowFallbackToPlaintext = s.TLS, false
 		}
@@ -154,16 +156,7 @@ func (s Spec) limit(db *sql.DB) (leave func()) {
 	return func() {}
 }
 
-// parseDSN sets what Tocsin's statements rely on over what the DSN says, for each address. Its
-// errors never hold the DSN, and so no password.
-func parseDSN(dsn string) ([]*driverlib.Config, error) {
-	all, err := parseAll(dsn)
-	for _, cfg := range all {
-		ours(cfg)
-	}
-	return all, err
-}
-
+// ours sets what Tocsin's statements rely on over what a DSN says.
 func ours(cfg *driverlib.Config) {
 	cfg.DBName = ""
 	cfg.Collation = "" // session sets the character set
@@ -172,23 +165,12 @@ func ours(cfg *driverlib.Config) {
 	cfg.InterpolateParams = true
 	cfg.MultiStatements = true
 	cfg.ClientFoundRows = false
-	cfg.RejectReadOnly = false // seeingConn does that, and keeps the server's message
-	cfg.Logger = driverlib.Logger(nopLogger{})
-	setDefault(&cfg.Timeout, DefaultDialTimeout)
-	setDefault(&cfg.ReadTimeout, DefaultReadTimeout)
-	setDefault(&cfg.WriteTimeout, DefaultWriteTimeout)
+	cfg.RejectReadOnly = false          // seeingConn does that, and keeps the server's message
+	cfg.Logger = &driverlib.NopLogger{} // its messages reach the caller as errors too
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultDialTimeout)
+	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, DefaultReadTimeout)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
 }
-
-func setDefault(d *time.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = value
-	}
-}
-
-// nopLogger silences the driver, whose messages reach the caller as errors too.
-type nopLogger struct{}
-
-func (nopLogger) Print(...any) {}
 
 // errNoAnswer is the cause of a time-out that is not the caller's.
 var errNoAnswer = errors.New("no answer")

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -82,7 +83,6 @@ func enterHome(spec Spec, targets []target, moved chan struct{}) *home {
 	if h == nil {
 		h = newHome(key, spec.Marker, targets)
 		homes.of[key] = h
-		h.begin()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,6 +90,7 @@ func enterHome(spec Spec, targets []target, moved chan struct{}) *home {
 	return h
 }
 
+// newHome looks at all addresses until the last pool has left.
 func newHome(key homeKey, marker Marker, targets []target) *home {
 	h := &home{key: key, marker: marker, opened: time.Now(), using: -1, pools: make(map[chan struct{}]bool), links: make(map[*link]bool), news: make(chan struct{})}
 	for _, to := range targets {
@@ -98,6 +99,12 @@ func newHome(key homeKey, marker Marker, targets []target) *home {
 		m.db.SetMaxOpenConns(1)
 		h.members = append(h.members, m)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	for _, m := range h.members {
+		h.looks.Go(func() { h.follow(ctx, m) })
+	}
+	h.looks.Go(func() { h.notLong(ctx) })
 	return h
 }
 
@@ -107,16 +114,6 @@ func (h *home) targets() (all []target) {
 		all = append(all, m.target)
 	}
 	return all
-}
-
-// begin looks at all addresses until the last pool has left.
-func (h *home) begin() {
-	ctx, stop := context.WithCancel(context.Background())
-	h.stop = stop
-	for _, m := range h.members {
-		h.looks.Go(func() { h.follow(ctx, m) })
-	}
-	h.looks.Go(func() { h.notLong(ctx) })
 }
 
 // leave ends the looks when the last pool leaves.
@@ -278,7 +275,7 @@ func (h *home) unlink(l *link) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.links, l)
-	l.end()
+	l.cancel()
 }
 
 // inUse returns the address to connect to, or else why there is none; neither while that is
@@ -336,10 +333,8 @@ type link struct {
 	gone   atomic.Bool // another address is in use
 
 	mu   sync.Mutex
-	conn closer // nil until it is dialled
+	conn net.Conn // nil until it is dialled
 }
-
-type closer interface{ Close() error }
 
 type linkKey struct{}
 
@@ -351,7 +346,7 @@ func newLink(ctx context.Context) *link {
 }
 
 // dialled gives the link what to close.
-func (l *link) dialled(conn closer) {
+func (l *link) dialled(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn = conn; l.gone.Load() {
@@ -369,8 +364,6 @@ func (l *link) cut() {
 		_ = l.conn.Close()
 	}
 }
-
-func (l *link) end() { l.cancel() }
 
 // target is one address, and how to connect to it.
 type target struct {

@@ -67,8 +67,8 @@ func TestThePrimaryIsUsedWhateverTheOrder(t *testing.T) {
 	}
 }
 
-// The primary lets nobody in any more, and its replica was left writable.
-func TestAServerThatRefusesConnectionsStaysInUse(t *testing.T) {
+// The primary lets nobody in any more, and its replica was left writable. A switch-over makes the primary read-only before.
+func TestAServerThatRefusesConnectionsStaysInUseUnlessItWasReadOnly(t *testing.T) {
 	t.Parallel()
 	p := devtest.NewPair(t, false)
 	primary := p.Open(0)
@@ -82,13 +82,17 @@ func TestAServerThatRefusesConnectionsStaysInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, statement := range []string{"SET sql_log_bin = 0", "ALTER USER shop ACCOUNT LOCK"} {
-		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
+	lock := func() {
+		t.Helper()
+		for _, statement := range []string{"SET sql_log_bin = 0", "ALTER USER shop ACCOUNT LOCK"} {
+			if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
 		}
+		killAll(t, primary, "shop")
+		awaitWhy(t, s, 0, "locked")
 	}
-	killAll(t, primary, "shop")
-	awaitWhy(t, s, 0, "locked")
+	lock()
 	awaitWhy(t, s, 1, "takes writes")
 	if all := s.Sightings(t.Context()); !all[0].Used || all[0].Silent || s.Term() != 0 {
 		t.Errorf("term %d, seen %+v", s.Term(), all)
@@ -98,30 +102,12 @@ func TestAServerThatRefusesConnectionsStaysInUse(t *testing.T) {
 	}
 	mustExec(t, primary, "ALTER USER shop ACCOUNT UNLOCK")
 	awaitServer(t, s, 1)
-}
 
-// A switch-over makes the primary read-only, lets nobody in there any more, and then opens its replica.
-func TestAServerThatWasReadOnlyBeforeItRefusedConnectionsIsLeft(t *testing.T) {
-	t.Parallel()
-	p := devtest.NewPair(t, false)
-	primary := p.Open(0)
-	defer primary.Close()
-	s := openAsShop(t, p, primary)
-	awaitWhy(t, s, 1, "read-only") // the user is there
-	conn, err := primary.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	p.Exec(1, "SET GLOBAL read_only = 1")
+	awaitWhy(t, s, 1, "read-only")
 	mustExec(t, primary, "SET GLOBAL read_only = 1")
 	awaitWhy(t, s, 0, "read-only")
-	for _, statement := range []string{"SET sql_log_bin = 0", "ALTER USER shop ACCOUNT LOCK"} {
-		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	killAll(t, primary, "shop")
-	awaitWhy(t, s, 0, "locked")
+	lock()
 	p.Exec(1, "SET GLOBAL read_only = 0")
 	awaitServer(t, s, 2)
 }
@@ -168,10 +154,10 @@ func killAll(t *testing.T, db *sql.DB, user string) {
 	}
 }
 
+// A statement that hangs on the old primary fails. One that was killed is played below.
 func TestAConnectionMovesWithThePrimary(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*devtest.Pair){
-		"killed":    func(p *devtest.Pair) { p.Kill(0) },
 		"frozen":    func(p *devtest.Pair) { p.Freeze(0, true) },
 		"read-only": func(p *devtest.Pair) { p.Exec(0, "SET GLOBAL read_only = 1") },
 	} {
@@ -185,11 +171,24 @@ func TestAConnectionMovesWithThePrimary(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
+			failed := make(chan error, 1)
+			go func() {
+				_, err := s.DB.ExecContext(context.Background(), "DO SLEEP(3600)")
+				failed <- err
+			}()
+			for running := 0; running == 0; {
+				if err := s.DB.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'DO SLEEP%'").Scan(&running); err != nil {
+					t.Fatal(err)
+				}
+			}
 			fault(p)
 			p.Promote(1)
 			awaitServer(t, s, 2)
 			if s.Term() != 1 {
 				t.Errorf("term %d after one move", s.Term())
+			}
+			if err := <-failed; mysql.ClassOf(err) != mysql.Lost {
+				t.Errorf("the statement ended with %v", err)
 			}
 			var id int
 			if err := conn.QueryRowContext(t.Context(), "SELECT @@server_id").Scan(&id); err == nil {
@@ -203,27 +202,6 @@ func TestAConnectionMovesWithThePrimary(t *testing.T) {
 	}
 }
 
-func TestAStatementThatHangsFailsWhenThePrimaryMoves(t *testing.T) {
-	t.Parallel()
-	p := devtest.NewPair(t, false)
-	s := openPair(t, p)
-	failed := make(chan error, 1)
-	go func() {
-		_, err := s.DB.ExecContext(context.Background(), "DO SLEEP(3600)")
-		failed <- err
-	}()
-	for running := 0; running == 0; {
-		if err := s.DB.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'DO SLEEP%'").Scan(&running); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.Exec(0, "SET GLOBAL read_only = 1")
-	p.Promote(1)
-	if err := <-failed; mysql.ClassOf(err) != mysql.Lost {
-		t.Errorf("the statement ended with %v", err)
-	}
-}
-
 func TestAnOldPrimaryIsUsedAgainOnlyAfterItWasAReplica(t *testing.T) {
 	t.Parallel()
 	p := devtest.NewPair(t, false)
@@ -232,6 +210,9 @@ func TestAnOldPrimaryIsUsedAgainOnlyAfterItWasAReplica(t *testing.T) {
 	p.Kill(0)
 	p.Promote(1)
 	awaitServer(t, s, 2)
+	if s.Term() != 1 {
+		t.Errorf("term %d after one move", s.Term())
+	}
 
 	p.Start(0, false) // by mistake it takes writes
 	awaitWhy(t, s, 0, "not used")

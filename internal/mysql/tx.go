@@ -92,19 +92,14 @@ func Retry(ctx context.Context, op func() error) error { return RetryFor(ctx, re
 
 // RetryFor is Retry with a bound of its own.
 func RetryFor(ctx context.Context, bound time.Duration, op func() error) error {
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.MaxInterval = 2*time.Millisecond, 500*time.Millisecond
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := op()
 		if err != nil && ClassOf(err) != Contended {
 			return struct{}{}, backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(newBackOff()), backoff.WithMaxElapsedTime(bound))
+	}, backoff.WithBackOff(waits), backoff.WithMaxElapsedTime(bound))
 	return err
-}
-
-func newBackOff() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval = 2 * time.Millisecond
-	b.MaxInterval = 500 * time.Millisecond
-	return b
 }
