@@ -9,6 +9,8 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/loglimit"
 	"github.com/tocsinhq/tocsin/internal/name"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // Holder is the node's side: who peeks and delivers. Its methods are called at the same time for tables of different servers,
@@ -81,6 +83,7 @@ func New(cfg Config, h Holder) (*Assign, error) {
 		return nil, errors.New("assign: no holder")
 	}
 	a := &Assign{cfg: cfg.withDefaults(), holder: h, metrics: newMetrics(), trust: newTrust(cfg.withDefaults().Jumped), loose: make(map[int]bool), nudge: make(chan struct{}, 1)}
+	a.missing.Store(new([]int))
 	a.rename()
 	return a, a.metrics.register(cfg.Registerer, a)
 }
@@ -144,14 +147,14 @@ func (a *Assign) Run(ctx context.Context) error {
 			return err
 		case errors.Is(err, ErrForeign):
 			a.tellForeign(err, "going on without etcd")
-			sleep(ctx, failurePause)
+			_ = wait.For(ctx, failurePause)
 		case errors.Is(err, errEpoch) && early < epochTries: // normal when the nodes of a new group start together
 			early++
 			a.cfg.Logger.Debug("could not register yet, trying again", "error", err, "node", a.ID())
-			sleep(ctx, epochPause)
+			_ = wait.For(ctx, epochPause)
 		default:
 			a.limit.Of(a.cfg.Logger, "register").Warn("could not register, trying again", "error", err, "node", a.ID())
-			sleep(ctx, failurePause)
+			_ = wait.For(ctx, failurePause)
 		}
 		outage = outage || !errors.Is(err, errTaken) && !errors.Is(err, errEpoch)
 		a.rename()
@@ -173,7 +176,7 @@ func (a *Assign) dropLoose(ctx context.Context) error {
 
 // open begins an incarnation: a lease and the node's key under it. outage reports whether etcd was away before.
 func (a *Assign) open(ctx context.Context, outage bool) (*session, error) {
-	var rows OwnerRevisions
+	var rows store.OwnerRevisions
 	var err error
 	if a.cfg.OwnerRows != nil {
 		if rows, err = a.cfg.OwnerRows.Read(ctx); err != nil {
@@ -192,14 +195,4 @@ func (a *Assign) open(ctx context.Context, outage bool) (*session, error) {
 	}
 	a.cfg.Logger.Info("registered", "node", s.id, "group", a.cfg.Group, "lease", leaseText(l.id))
 	return s, nil
-}
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

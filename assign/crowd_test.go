@@ -2,9 +2,9 @@ package assign
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"net"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,7 +76,7 @@ type desk struct {
 	held     map[int]string // table -> the owner it was taken as
 	loosened []string       // owners
 	dead     bool           // killed: what it has does not count any more
-	failTake func(tables []int) error
+	failTake func(revisions map[int]int64) error
 	failDrop error
 	onTake   func(ctx context.Context, tables []int) // called before, without the lock
 	onDrop   func(ctx context.Context, tables []int) // the same
@@ -92,12 +92,12 @@ func (c *crowd) join(change ...func(*Config)) *desk {
 	return c.start(c.node(change...))
 }
 
-// joinWired joins two nodes, which share the tables; b is on a wire that can be cut.
-func (c *crowd) joinWired() (a, b *desk, w *wire) {
+// joinWired joins two nodes, which share the tables; the way of b to etcd can be cut.
+func (c *crowd) joinWired() (a, b *desk, w *devtest.Relay) {
 	c.t.Helper()
-	w = newWire(c.t, c.etcd)
+	w = devtest.NewRelay(c.t, c.etcd)
 	a = c.join(short)
-	b = c.join(short, func(cfg *Config) { cfg.Client = dial(c.t, w.addr()) })
+	b = c.join(short, func(cfg *Config) { cfg.Client = dial(c.t, w.Addr) })
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
 	return a, b, w
 }
@@ -175,8 +175,8 @@ func (d *desk) Take(ctx context.Context, revisions map[int]int64) (err error) {
 		}
 		var refused *Refused
 		if d.failTake != nil {
-			if err = d.failTake(sortedKeys(revisions)); err != nil {
-				refused, _ = err.(*Refused)
+			if err = d.failTake(revisions); err != nil {
+				errors.As(err, &refused)
 			}
 		}
 		for table, rev := range revisions {
@@ -275,7 +275,7 @@ func poll(t *testing.T, what string, cond func() bool) {
 // awaitCounts waits until each node has so many tables.
 func (c *crowd) awaitCounts(want map[*desk]int) {
 	c.t.Helper()
-	c.await(fmt.Sprint("counts ", sortedCounts(want)), func() bool {
+	c.await(fmt.Sprint("counts ", slices.Sorted(maps.Values(want))), func() bool {
 		for d, n := range want {
 			if len(d.held) != n {
 				return false
@@ -285,31 +285,23 @@ func (c *crowd) awaitCounts(want map[*desk]int) {
 	})
 }
 
-// awaitTaken waits until a node has all tables, each taken at the revision of the key that it has now.
-func (c *crowd) awaitTaken(d *desk, tables int) {
+// awaitTaken waits until the nodes have all tables, each taken at the revision of the key that it has now.
+func (c *crowd) awaitTaken(tables int, nodes ...*desk) {
 	c.t.Helper()
-	keys := spaceOf(c.cluster, d.cfg.Group)
+	keys := spaceOf(c.cluster, "g")
 	v, err := readView(c.t.Context(), c.client, keys, tables)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.await("every key's revision taken", func() bool {
 		for table, key := range v.tables {
-			if c.last[keys.table(table)] != key.created || d.held[table] != d.ID() {
+			held := slices.ContainsFunc(nodes, func(d *desk) bool { return d.held[table] == d.ID() })
+			if c.last[keys.table(table)] != key.created || !held {
 				return false
 			}
 		}
 		return true
 	})
-}
-
-func sortedCounts(want map[*desk]int) []int {
-	var counts []int
-	for _, n := range want {
-		counts = append(counts, n)
-	}
-	slices.Sort(counts)
-	return counts
 }
 
 // String tells who has how much.
@@ -353,71 +345,4 @@ func (c *crowd) awaitKey(key string, cond func(value []byte, lease int64) bool) 
 		}
 	}
 	c.t.Fatalf("waited in vain for %s", key)
-}
-
-// wire is a TCP proxy to etcd that can be cut and mended.
-type wire struct {
-	listener net.Listener
-	target   string
-	wg       sync.WaitGroup
-	tries    atomic.Int32 // connections accepted, also while it is cut
-
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
-}
-
-func newWire(t *testing.T, target string) *wire {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{listener: l, target: target}
-	w.wg.Go(w.serve)
-	t.Cleanup(func() { _ = l.Close(); w.setCut(true); w.wg.Wait() })
-	return w
-}
-
-func (w *wire) addr() string { return w.listener.Addr().String() }
-
-func (w *wire) serve() {
-	for {
-		in, err := w.listener.Accept()
-		if err != nil {
-			return
-		}
-		w.tries.Add(1)
-		out, err := net.Dial("tcp", w.target)
-		if err != nil || !w.keep(in, out) {
-			_ = in.Close()
-			continue
-		}
-		w.wg.Go(func() { _, _ = io.Copy(in, out); _ = in.Close() })
-		w.wg.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
-	}
-}
-
-// keep notes a pair of connections, unless the wire is cut.
-func (w *wire) keep(in, out net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.cut {
-		_ = out.Close()
-		return false
-	}
-	w.conns = append(w.conns, in, out)
-	return true
-}
-
-func (w *wire) setCut(cut bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cut = cut
-	if cut {
-		for _, c := range w.conns {
-			_ = c.Close()
-		}
-		w.conns = nil
-	}
 }

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -11,12 +12,24 @@ import (
 // gRPC's own waits grow: so many attempts would take it minutes.
 func TestAClientTriesTwiceASecondToConnectAgain(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, devtest.Etcd(t))
-	client := dial(t, w.addr())
-	w.setCut(true)
-	before := w.tries.Load()
-	poll(t, "12 attempts", func() bool { return w.tries.Load() >= before+12 })
-	w.setCut(false)
+	way := devtest.NewRelay(t, devtest.Etcd(t))
+	client := dial(t, way.Addr)
+	way.Cut()
+	refusing, err := net.Listen("tcp", way.Addr)
+	if err == nil {
+		err = refusing.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+	}
+	for n := 0; err == nil && n < 12; n++ {
+		var conn net.Conn
+		if conn, err = refusing.Accept(); err == nil {
+			err = conn.Close()
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = refusing.Close()
+	way.Mend(t)
 	poll(t, "an answer", func() bool { return answer(t.Context(), client) == nil })
 }
 

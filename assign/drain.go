@@ -101,7 +101,7 @@ func readNodes(ctx context.Context, client *clientv3.Client, keys space) (view, 
 	v := newView(keys, 0, resp.Header.Revision)
 	for _, r := range resp.Responses {
 		for _, kv := range r.GetResponseRange().Kvs {
-			v.put(kv)
+			v.put(kv, false)
 		}
 	}
 	return v, nil

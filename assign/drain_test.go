@@ -45,9 +45,21 @@ func TestADrainedNodeGivesUpItsTablesAndStays(t *testing.T) {
 	c := newCrowd(t)
 	a, b := c.join(), c.join()
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
+	if err := c.registry().Drain(t.Context(), "g", "node-nobody"); !errors.Is(err, ErrNoNode) {
+		t.Errorf("of nobody: %v", err)
+	}
+	if err := c.registry().Undrain(t.Context(), "g", b.ID()); !errors.Is(err, ErrNotDraining) {
+		t.Errorf("the end of none: %v", err)
+	}
 	c.drain(b)
 	c.drain(b) // no error
 	c.awaitCounts(map[*desk]int{a: 32, b: 0})
+	if err := c.registry().Drain(t.Context(), "g", a.ID()); !errors.Is(err, ErrLastNode) {
+		t.Errorf("of the last node: %v", err)
+	}
+	if n := c.keys(); n != 32+2+1 {
+		t.Errorf("%d keys, want those of 32 tables, 2 nodes and 1 drain", n)
+	}
 	if n := c.state(b); n.Mode != ModeDraining || n.Tables != 0 || n.Wanted != 0 || n.Weight != 1 || !b.LeaseOK() {
 		t.Errorf("lease %v, %+v", b.LeaseOK(), n)
 	}
@@ -82,29 +94,6 @@ func TestADrainEndsWithItsNode(t *testing.T) {
 	killed.kill()
 	key := spaceOf(c.cluster, "g").drain(killed.ID())
 	c.awaitKey(key, func(value []byte, _ int64) bool { return value == nil })
-}
-
-func TestADrainIsRefused(t *testing.T) {
-	t.Parallel()
-	c := newCrowd(t)
-	a := c.join()
-	c.awaitCounts(map[*desk]int{a: 32})
-	for _, want := range []struct {
-		err error
-		id  string
-		do  error
-	}{
-		{ErrNoNode, "node-nobody", c.registry().Drain(t.Context(), "g", "node-nobody")},
-		{ErrLastNode, a.ID(), c.registry().Drain(t.Context(), "g", a.ID())},
-		{ErrNotDraining, a.ID(), c.registry().Undrain(t.Context(), "g", a.ID())},
-	} {
-		if !errors.Is(want.do, want.err) {
-			t.Errorf("%s: got %v, want %v", want.id, want.do, want.err)
-		}
-	}
-	if n := c.keys(); n != 33 {
-		t.Errorf("%d keys, want 33", n)
-	}
 }
 
 func TestDrainsAtOnceLeaveOneNode(t *testing.T) {
@@ -142,9 +131,9 @@ func TestANewIncarnationDrainsOn(t *testing.T) {
 	c.drain(b)
 	c.awaitCounts(map[*desk]int{a: 32, b: 0})
 	id, keys := b.ID(), spaceOf(c.cluster, "g")
-	w.setCut(true)
+	w.Cut()
 	c.awaitKey(keys.node(id), func(value []byte, _ int64) bool { return value == nil })
-	w.setCut(false)
+	w.Mend(t)
 	c.await("registered anew", func() bool { return b.ID() != id && b.LeaseOK() && b.Peers() == 2 })
 	poll(t, "drains on", func() bool { found, ok := c.find(b); return ok && found.Mode == ModeDraining })
 	time.Sleep(100 * time.Millisecond) // several plans

@@ -2,7 +2,6 @@ package assign
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"testing"
 
@@ -107,29 +106,4 @@ func TestTheLeastMovesAreTheLeastOfAllBalancedPlans(t *testing.T) {
 			t.Fatalf("got %d, want %d", got, best)
 		}
 	})
-}
-
-func TestADryRunIsWhatHappensThen(t *testing.T) {
-	t.Parallel()
-	c := newCrowd(t)
-	a, b := c.join(), c.join()
-	c.awaitCounts(map[*desk]int{a: 16, b: 16})
-	before := c.keys()
-	d, err := c.registry().Try(t.Context(), "g", Change{Add: 1, Weight: 2, Remove: []string{a.ID()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after := c.keys(); after != before || a.Owned() != 16 {
-		t.Errorf("%d keys, then %d; a owns %d", before, after, a.Owned())
-	}
-	gets := make(map[string]int)
-	for _, s := range d.Shares {
-		gets[s.ID] = s.Gets
-	}
-	if got := fmt.Sprint(gets[a.ID()], gets[b.ID()], gets["new-1"]); got != "0 11 21" || d.Moves != 21 || d.Least != 21 {
-		t.Errorf("%s: %+v", got, d)
-	}
-	heavy := c.join(func(c *Config) { c.Weight = 2 })
-	a.leave()
-	c.awaitCounts(map[*desk]int{a: 0, b: 11, heavy: 21})
 }

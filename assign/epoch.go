@@ -9,6 +9,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // An owner row orders the owners of a table: a later one writes a higher revision over a lower one. etcd's own
@@ -40,23 +43,14 @@ const revisionBits = 40
 // OwnerRows are the owner rows of a group in MySQL, with the operations that epochs need.
 type OwnerRows interface {
 	// Read returns their highest revisions. It fails only if no database can be read.
-	Read(ctx context.Context) (OwnerRevisions, error)
+	Read(ctx context.Context) (store.OwnerRevisions, error)
 
 	// Reserve stores a revision if it is above all earlier reserved ones, and reports whether it was.
 	Reserve(ctx context.Context, revision int64) (bool, error)
 }
 
-// OwnerRevisions are the highest revisions stored in MySQL; 0 means none.
-type OwnerRevisions struct {
-	Taken    int64 // highest of a table that was taken
-	Reserved int64 // highest that was reserved
-}
-
-// nextEpoch returns an epoch above both revisions.
-func (r OwnerRevisions) nextEpoch() int64 { return max(r.Taken, r.Reserved)>>revisionBits + 1 }
-
 // fresh reports whether no node can have owned a table of the group.
-func (r OwnerRevisions) fresh() bool { return r == OwnerRevisions{} }
+func fresh(r store.OwnerRevisions) bool { return r.Taken == 0 && r.Reserved == 0 }
 
 // ownerRevision returns the revision of the owner row for a key created at an etcd revision.
 func ownerRevision(epoch, created int64) int64 { return epoch<<revisionBits + created }
@@ -107,7 +101,7 @@ type newEpoch struct {
 
 // wantEpoch reads the epoch, and reserves the next one if etcd has forgotten. rows were read earlier, so rows written
 // under this etcd can't be ahead of it.
-func (a *Assign) wantEpoch(ctx context.Context, rows OwnerRevisions) (newEpoch, error) {
+func (a *Assign) wantEpoch(ctx context.Context, rows store.OwnerRevisions) (newEpoch, error) {
 	for try := range epochTries {
 		is, now, err := a.readEpoch(ctx)
 		if err != nil {
@@ -116,13 +110,13 @@ func (a *Assign) wantEpoch(ctx context.Context, rows OwnerRevisions) (newEpoch, 
 		if is.mod > 0 && rows.Taken <= ownerRevision(is.epoch, now) {
 			return newEpoch{from: is}, nil
 		}
-		if rows.fresh() || try > 0 {
+		if fresh(rows) || try > 0 {
 			e, err := a.reserve(ctx, is, rows, try < epochTries-1)
 			if !errors.Is(err, errEpoch) {
 				return e, err
 			}
 		}
-		sleep(ctx, epochPause) // another node may have reserved one, and may be registering
+		_ = wait.For(ctx, epochPause) // another node may have reserved one, and may be registering
 	}
 	return newEpoch{}, errEpoch
 }
@@ -145,8 +139,7 @@ func (a *Assign) readEpoch(ctx context.Context) (is epochKey, now int64, err err
 // reserve reserves the next epoch in MySQL; it returns errEpoch if another node was faster. With patient, it lets a
 // node that has just reserved a new group's first epoch register with it: a second epoch would make every node wait for
 // a TTL.
-func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions, patient bool) (newEpoch, error) {
-	fresh := rows.fresh()
+func (a *Assign) reserve(ctx context.Context, is epochKey, rows store.OwnerRevisions, patient bool) (newEpoch, error) {
 	now, err := a.cfg.OwnerRows.Read(ctx)
 	if err != nil {
 		return newEpoch{}, fmt.Errorf("read owner rows: %w", err)
@@ -155,7 +148,7 @@ func (a *Assign) reserve(ctx context.Context, is epochKey, rows OwnerRevisions, 
 	if patient && now.Taken == 0 && now.Reserved > a.reserved.Load() {
 		return newEpoch{}, errEpoch
 	}
-	e := newEpoch{from: is, epoch: now.nextEpoch(), settle: !fresh || !now.fresh()}
+	e := newEpoch{from: is, epoch: max(now.Taken, now.Reserved)>>revisionBits + 1, settle: !fresh(rows) || !fresh(now)}
 	ok, err := a.cfg.OwnerRows.Reserve(ctx, ownerRevision(e.epoch, 0))
 	switch {
 	case err != nil:
@@ -210,7 +203,7 @@ func (s *session) suspect(ctx context.Context, failed map[int]int64, reason erro
 	if s.cfg.OwnerRows == nil || !errors.As(reason, &o) || failed[o.Table] == 0 {
 		return nil
 	}
-	e, err := s.reserve(ctx, s.mirror.snapshot().epoch, OwnerRevisions{Taken: o.Revision}, false)
+	e, err := s.reserve(ctx, s.mirror.snapshot().epoch, store.OwnerRevisions{Taken: o.Revision}, false)
 	if errors.Is(err, errEpoch) {
 		return nil // the table will be tried again
 	} else if err != nil {

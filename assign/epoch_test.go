@@ -1,27 +1,30 @@
 package assign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // crowdRows are the owner rows of a crowd. Its check fails the test if a row's revision does not grow, or if a node
 // takes a table that another node may still act on.
 type crowdRows struct{ *crowd }
 
-func (c crowdRows) Read(context.Context) (OwnerRevisions, error) {
+func (c crowdRows) Read(context.Context) (store.OwnerRevisions, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return OwnerRevisions{Taken: slices.Max(append(slices.Collect(maps.Values(c.last)), 0)), Reserved: c.mark}, nil
+	return store.OwnerRevisions{Taken: slices.Max(append(slices.Collect(maps.Values(c.last)), 0)), Reserved: c.mark}, nil
 }
 
 func (c crowdRows) Reserve(_ context.Context, revision int64) (bool, error) {
@@ -106,10 +109,10 @@ func TestAfterEtcdWasWipedNobodyTakesWhatANodeOfThePastMayActOn(t *testing.T) {
 	slow := func(c *Config) { c.TTL = 30 * time.Second } // time to start an etcd in
 	etcd := startMortal(t)
 	c := newCrowdOn(t, etcd.Endpoint())
-	w := newWire(t, etcd.Endpoint())
-	past := c.join(slow, c.knowing, func(cfg *Config) { cfg.Client = dial(t, w.addr()) })
+	w := devtest.NewRelay(t, etcd.Endpoint())
+	past := c.join(slow, c.knowing, func(cfg *Config) { cfg.Client = dial(t, w.Addr) })
 	c.awaitCounts(map[*desk]int{past: 32})
-	w.setCut(true)
+	w.Cut()
 	etcd.wipe()
 	c.update(func() {
 		if past.acting() == 0 {
@@ -120,133 +123,51 @@ func TestAfterEtcdWasWipedNobodyTakesWhatANodeOfThePastMayActOn(t *testing.T) {
 	poll(t, "the first has registered", func() bool { epoch, _ := c.epoch(); return epoch > 1 })
 	second := c.join(slow, c.knowing) // finds the epoch in etcd
 	c.await("both have them", func() bool { return first.acting() == 16 && second.acting() == 16 })
-	w.setCut(false)
+	w.Mend(t)
 	c.await("all share them", func() bool {
 		return past.acting() >= 10 && past.acting()+first.acting()+second.acting() == 32 && len(past.held)+len(first.held)+len(second.held) == 32
 	})
 }
 
-func TestAGroupOfWhichOnlyTheEpochIsLeftIsNotListed(t *testing.T) {
-	t.Parallel()
-	c := newCrowd(t)
-	d := c.join(short, c.knowing)
-	c.awaitCounts(map[*desk]int{d: 32})
-	if groups, err := c.registry().Groups(t.Context()); err != nil || !slices.Equal(groups, []string{"g"}) {
-		t.Errorf("groups %v, %v", groups, err)
-	}
-	d.leave()
-	if epoch, _ := c.epoch(); epoch != 1 {
-		t.Errorf("epoch %d", epoch)
-	}
-	if groups, err := c.registry().Groups(t.Context()); err != nil || len(groups) != 0 {
-		t.Errorf("groups %v, %v", groups, err)
-	}
-}
-
-// ledger is a holder whose owner rows can't be read before a node registers.
-type ledger struct {
-	mu    sync.Mutex
-	mark  int64
-	rows  map[int]int64
-	owned map[int]bool
-	moved chan struct{} // 1 slot
-}
-
-// blind are owner rows on servers that are away.
+// blind are owner rows on servers that are away, or were when they were read.
 type blind struct {
-	ledger
+	crowdRows
 	away  atomic.Bool
 	tries atomic.Int32
 }
 
-func (b *blind) Read(context.Context) (OwnerRevisions, error) {
+func (b *blind) Read(context.Context) (store.OwnerRevisions, error) {
 	b.tries.Add(1)
 	if b.away.Load() {
-		return OwnerRevisions{}, errRows
+		return store.OwnerRevisions{}, errRows
 	}
-	return OwnerRevisions{}, nil
+	return store.OwnerRevisions{}, nil
 }
 
-// errRows is the error with which ledger refuses tables.
 var errRows = errors.New("overtaken")
-
-func (l *ledger) Take(_ context.Context, revisions map[int]int64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var late []int
-	for table, revision := range revisions {
-		if revision <= l.rows[table] {
-			late = append(late, table)
-			continue
-		}
-		l.rows[table], l.owned[table] = revision, true
-	}
-	select {
-	case l.moved <- struct{}{}:
-	default:
-	}
-	if late == nil {
-		return nil
-	}
-	worst := slices.MaxFunc(late, func(a, b int) int { return int(l.rows[a]>>8) - int(l.rows[b]>>8) })
-	return &Refused{Tables: late, Err: fmt.Errorf("write: %w", &Overtaken{Table: worst, Revision: l.rows[worst], Err: errRows})}
-}
-
-func (l *ledger) Drop(_ context.Context, tables []int) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, table := range tables {
-		delete(l.owned, table)
-	}
-	return nil
-}
-
-func (l *ledger) Loosen(context.Context, string) error { return nil }
-
-func (l *ledger) Read(context.Context) (OwnerRevisions, error) { return OwnerRevisions{}, nil }
-
-func (l *ledger) Reserve(_ context.Context, revision int64) (bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	higher := revision > l.mark
-	l.mark = max(l.mark, revision)
-	return higher, nil
-}
 
 // Rows that could not be read at first, say of a server that was away, show that etcd has forgotten when their tables
 // are taken.
 func TestOwnerRowsAheadOfEtcdAreSeenWhenTablesAreTaken(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	l := &ledger{rows: map[int]int64{}, owned: map[int]bool{}, moved: make(chan struct{}, 1)}
+	ahead := make(map[int]int64)
 	for table := range 8 {
-		l.rows[table] = ownerRevision(int64(table%2), 1<<30+int64(table))
+		ahead[table] = ownerRevision(int64(table%2), 1<<30+int64(table))
 	}
-	a, err := New(Config{Client: dial(t, c.etcd), Cluster: c.cluster, Group: "g", Node: "n", Tables: 32, TTL: 2 * time.Second, OwnerRows: l}, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, leave := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx); close(done) }()
-	t.Cleanup(func() { leave(); <-done })
-	end := time.After(patience)
-	for all := 0; all < 32; {
-		select {
-		case <-l.moved:
-		case <-end:
-			t.Fatalf("%d tables", all)
+	d := c.node(short, func(cfg *Config) { cfg.OwnerRows = &blind{crowdRows: crowdRows{c}} })
+	d.failTake = func(revisions map[int]int64) error {
+		late := slices.DeleteFunc(sortedKeys(revisions), func(table int) bool { return revisions[table] > ahead[table] })
+		if len(late) == 0 {
+			return nil
 		}
-		l.mu.Lock()
-		all = len(l.owned)
-		l.mu.Unlock()
+		worst := slices.MaxFunc(late, func(a, b int) int { return cmp.Compare(ahead[a], ahead[b]) })
+		return &Refused{Tables: late, Err: fmt.Errorf("write: %w", &Overtaken{Table: worst, Revision: ahead[worst], Err: errRows})}
 	}
-	leave()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	for table := range 32 {
-		if epoch := l.rows[table] >> revisionBits; table < 8 && table%2 == 1 && epoch < 2 {
+	c.start(d)
+	c.awaitCounts(map[*desk]int{d: 32})
+	for table := 1; table < 8; table += 2 {
+		if epoch := c.last[spaceOf(c.cluster, "g").table(table)] >> revisionBits; epoch < 2 {
 			t.Errorf("table %d: epoch %d", table, epoch)
 		}
 	}
@@ -268,20 +189,6 @@ func TestALateOwnerBeginsNoEpoch(t *testing.T) {
 	}
 }
 
-// All nodes of a new group begin at the same time, and none waits for a TTL.
-func TestNodesOfANewGroupAgreeOnItsFirstEpoch(t *testing.T) {
-	t.Parallel()
-	c := newCrowd(t)
-	want := make(map[*desk]int)
-	for range 8 {
-		want[c.join(c.knowing)] = 4
-	}
-	c.awaitCounts(want)
-	if epoch, _ := c.epoch(); epoch != 1 {
-		t.Errorf("epoch %d", epoch)
-	}
-}
-
 // tardy are owner rows on several servers. One of these hangs, so a reservation takes longer than the lease lasts.
 type tardy struct {
 	crowdRows
@@ -290,7 +197,7 @@ type tardy struct {
 
 func (r tardy) Reserve(ctx context.Context, revision int64) (bool, error) {
 	for !r.until() && ctx.Err() == nil {
-		sleep(ctx, 5*time.Millisecond)
+		_ = wait.For(ctx, 5*time.Millisecond)
 	}
 	return r.crowdRows.Reserve(ctx, revision)
 }
@@ -312,7 +219,7 @@ func TestARegistrationMayTakeLongerThanALease(t *testing.T) {
 func TestANodeThatReadsNoOwnerRowDoesNotRegister(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	l := &blind{}
+	l := &blind{crowdRows: crowdRows{c}}
 	l.away.Store(true)
 	d := c.join(short, func(cfg *Config) { cfg.OwnerRows = l })
 	poll(t, "it has tried", func() bool { return l.tries.Load() > 3 })

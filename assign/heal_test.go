@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -34,51 +35,67 @@ func TestANodeThatWasCutOffDuringACompactionHeals(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	a, b, w := c.joinWired()
-	cut := time.Now()
-	w.setCut(true)
-	c.awaitCounts(map[*desk]int{a: 32})
-	if b.MayAct(b.ID()) {
-		t.Error("the node cut off acts on tables that another has")
+	id, cut := b.ID(), time.Now()
+	w.Cut()
+	c.awaitCounts(map[*desk]int{a: 32, b: 16}) // check fails if a takes what b may act on
+	c.await("claim mode", func() bool { return slices.Equal(b.loosened, []string{id}) && b.acting() == 0 })
+	if n := b.Owned(); n != 16 {
+		t.Errorf("it says that it has %d tables, want 16", n)
 	}
 	c.compact()
 	mended := time.Now()
-	w.setCut(false)
+	w.Mend(t)
 	c.healed(mended, a, b)
+	if b.ID() == id {
+		t.Error("the same incarnation")
+	}
 	t.Logf("it was cut off for %.1f s", mended.Sub(cut).Seconds())
 }
 
-func TestHarmDoneToManyKeysHeals(t *testing.T) {
+func TestKeysChangedByHandHeal(t *testing.T) {
 	t.Parallel()
-	for name, harm := range map[string]func(c *crowd, keys space) error{
-		"all tables deleted": func(c *crowd, keys space) error {
-			_, err := c.client.Delete(c.t.Context(), keys.tables(), clientv3.WithPrefix())
-			return err
-		},
-		"all keys deleted": func(c *crowd, keys space) error {
-			_, err := c.client.Delete(c.t.Context(), string(keys), clientv3.WithPrefix())
-			return err
-		},
-		"all tables overwritten without a lease": func(c *crowd, keys space) error { return c.overwrite(keys, 0) },
-		"all tables overwritten under a lease of nobody": func(c *crowd, keys space) error {
+	del := func(c *crowd, key string, options ...clientv3.OpOption) error {
+		_, err := c.client.Delete(c.t.Context(), key, options...)
+		return err
+	}
+	put := func(c *crowd, key, value string) error {
+		_, err := c.client.Put(c.t.Context(), key, value)
+		return err
+	}
+	for name, harm := range map[string]struct {
+		anew bool // the tables are taken anew
+		do   func(c *crowd, keys space, node string) error
+	}{
+		"all tables deleted":                     {true, func(c *crowd, keys space, _ string) error { return del(c, keys.tables(), clientv3.WithPrefix()) }},
+		"all keys deleted":                       {true, func(c *crowd, keys space, _ string) error { return del(c, string(keys), clientv3.WithPrefix()) }},
+		"all tables overwritten without a lease": {true, func(c *crowd, keys space, _ string) error { return c.overwrite(keys, 0) }},
+		"all tables overwritten under a lease of nobody": {true, func(c *crowd, keys space, _ string) error {
 			lease, err := c.client.Grant(c.t.Context(), 3600)
 			if err != nil {
 				return err
 			}
 			return c.overwrite(keys, lease.ID)
-		},
+		}},
+		"a node deleted":        {false, func(c *crowd, keys space, node string) error { return del(c, keys.node(node)) }},
+		"a node overwritten":    {false, func(c *crowd, keys space, node string) error { return put(c, keys.node(node), "x") }},
+		"a node that never was": {false, func(c *crowd, keys space, _ string) error { return put(c, keys.node("ghost"), `{"weight":5}`) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCrowd(t)
+			keys := spaceOf(c.cluster, "g")
 			a, b := c.join(short), c.join(short)
 			c.awaitCounts(map[*desk]int{a: 16, b: 16})
 			taken := a.takes + b.takes
-			if err := harm(c, spaceOf(c.cluster, "g")); err != nil {
+			if err := harm.do(c, keys, a.ID()); err != nil {
 				t.Fatal(err)
 			}
 			since := time.Now()
-			c.await("the tables are taken anew", func() bool { return a.takes+b.takes > taken })
+			c.await("the tables are taken anew", func() bool { return !harm.anew || a.takes+b.takes > taken })
+			c.awaitKey(keys.node(a.ID()), func(_ []byte, lease int64) bool { return lease != 0 })
+			c.awaitKey(keys.node("ghost"), func(value []byte, _ int64) bool { return value == nil })
 			c.healed(since, a, b)
+			c.awaitTaken(32, a, b)
 		})
 	}
 }

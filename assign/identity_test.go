@@ -212,15 +212,15 @@ func TestARunningNodeThatIsRefusedGoesOnInClaimMode(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	var log devtest.Log
-	w := newWire(t, devtest.Etcd(t))
-	d := c.join(short, on(production), loggingTo(&log), func(cfg *Config) { cfg.Client = dial(t, w.addr()) })
+	w := devtest.NewRelay(t, devtest.Etcd(t))
+	d := c.join(short, on(production), loggingTo(&log), func(cfg *Config) { cfg.Client = dial(t, w.Addr) })
 	c.awaitCounts(map[*desk]int{d: 32})
-	w.setCut(true)
+	w.Cut()
 	c.await("the lease to run out", func() bool { return c.keys() == 0 && d.acting() == 0 })
 	if _, err := c.registry().Adopt(t.Context(), staging, "test"); err != nil {
 		t.Fatal(err)
 	}
-	w.setCut(false)
+	w.Mend(t)
 	line := log.Await(t, "the databases of this node are not those that etcd knows the cluster by: going on without etcd")
 	if reason, _ := line["error"].(string); line["level"] != "error" || !strings.Contains(reason, "is that of stage_0 on local (identity stage)") {
 		t.Errorf("logged %v", line)

@@ -20,8 +20,8 @@ func TestAServerWhoseTablesCanNotBeTakenIsLoggedOnceAMinute(t *testing.T) {
 	var log devtest.Log
 	d := c.node(slow, onFour, loggingTo(&log))
 	refused := 0
-	d.failTake = func(tables []int) error {
-		sick := slices.DeleteFunc(slices.Clone(tables), func(table int) bool { return table/8 < 2 })
+	d.failTake = func(revisions map[int]int64) error {
+		sick := slices.DeleteFunc(sortedKeys(revisions), func(table int) bool { return table/8 < 2 })
 		if len(sick) == 0 {
 			return nil
 		}
@@ -60,11 +60,11 @@ func TestTheEndOfClaimModeIsLogged(t *testing.T) {
 			t.Parallel()
 			c := newCrowd(t)
 			var log devtest.Log
-			w := newWire(t, devtest.Etcd(t))
-			d := c.join(short, loggingTo(&log), func(cfg *Config) { cfg.Client = dial(t, w.addr()) })
+			w := devtest.NewRelay(t, devtest.Etcd(t))
+			d := c.join(short, loggingTo(&log), func(cfg *Config) { cfg.Client = dial(t, w.Addr) })
 			c.awaitCounts(map[*desk]int{d: 32})
 			id := d.ID()
-			w.setCut(true)
+			w.Cut()
 			log.Await(t, "the lease can't be proven: going on in claim mode")
 			if n := len(log.Lines("claim mode has ended: the lease is proven")); n != 0 {
 				t.Errorf("its end is logged in the middle of it")
@@ -72,36 +72,37 @@ func TestTheEndOfClaimModeIsLogged(t *testing.T) {
 			if lost {
 				c.await("the lease to run out", func() bool { return c.keys() == 0 })
 			}
-			w.setCut(false)
+			w.Mend(t)
 			log.Await(t, "claim mode has ended: the lease is proven")
-			if !d.LeaseOK() || lost && d.ID() == id {
-				t.Errorf("lease proven: %t, the same incarnation: %t", d.LeaseOK(), d.ID() == id)
+			c.await("all tables, as before", func() bool { return d.acting() == 32 && len(d.held) == 32 })
+			if !d.LeaseOK() || lost && d.ID() == id || d.drops != 0 {
+				t.Errorf("lease proven: %t, the same incarnation: %t, dropped %d", d.LeaseOK(), d.ID() == id, d.drops)
 			}
 		})
 	}
 }
 
-// The nodes of a new group start together: that one of them begins the epoch and binds the cluster is worth no warning.
+// The nodes of a new group start together: that one of them begins the epoch and binds the cluster is worth no warning, and none
+// waits for a TTL. Another group divides the tables among its own nodes.
 func TestNodesOfANewGroupStartWithoutAWarning(t *testing.T) {
 	t.Parallel()
 	for range 4 {
 		c := newCrowd(t)
 		var log devtest.Log
-		nodes := make([]*desk, 4)
-		for i := range nodes {
-			nodes[i] = c.node(loggingTo(&log), slow, on(production), c.knowing)
+		want := make(map[*desk]int)
+		for range 8 {
+			want[c.node(loggingTo(&log), slow, on(production), c.knowing)] = 4
 		}
-		for _, d := range nodes {
+		for d := range want {
 			c.start(d)
 		}
-		c.await("a quarter each", func() bool {
-			for _, d := range nodes {
-				if len(d.held) != 8 {
-					return false
-				}
-			}
-			return true
-		})
+		c.awaitCounts(want)
+		other := c.join(on(production), func(c *Config) { c.Group = "h" })
+		c.awaitCounts(map[*desk]int{other: 32})
+		c.awaitCounts(want)
+		if epoch, _ := c.epoch(); epoch != 1 {
+			t.Errorf("epoch %d", epoch)
+		}
 		for _, line := range log.Lines() {
 			if line["level"] == "warn" || line["level"] == "error" {
 				t.Errorf("logged %v", line)

@@ -15,6 +15,9 @@ func TestEtcdKeepsTheHighestMarks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	far := keepWhen.Milliseconds()
+	if _, err := client.Put(ctx, marksKey(cluster, "a"), "nonsense"); err != nil { // is replaced
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		what        string
 		identity    string
@@ -34,23 +37,5 @@ func TestEtcdKeepsTheHighestMarks(t *testing.T) {
 		if err != nil || len(got) != len(c.want) || len(got) > 0 && !maps.Equal(got, c.want) {
 			t.Errorf("%s: got %v, %v, want %v", c.what, got, err, c.want)
 		}
-	}
-}
-
-// A value that can't be read is replaced.
-func TestMarksThatCannotBeReadAreWrittenAnew(t *testing.T) {
-	t.Parallel()
-	client, cluster := dial(t, devtest.Etcd(t)), devtest.Prefix(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if _, err := client.Put(ctx, marksKey(cluster, "a"), "nonsense"); err != nil {
-		t.Fatal(err)
-	}
-	known := map[int]int64{3: time.Now().UnixMilli()}
-	if _, err := KeepMarks(ctx, client, cluster, "a", known); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := KeepMarks(ctx, client, cluster, "a", nil); err != nil || !maps.Equal(got, known) {
-		t.Errorf("got %v, %v", got, err)
 	}
 }

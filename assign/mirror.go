@@ -21,10 +21,6 @@ type mirror struct {
 	view view // zero until the first full read
 }
 
-func newMirror(client *clientv3.Client, s space, tables int, timeout time.Duration) *mirror {
-	return &mirror{client: client, space: s, tables: tables, timeout: timeout, changed: make(chan struct{}, 1)}
-}
-
 // follow reads all keys and then every change. It returns when the watch breaks or is compacted, or ctx ends; then it
 // is to be called again, and reads everything anew. The error is never nil.
 func (m *mirror) follow(ctx context.Context) error {
@@ -58,7 +54,7 @@ func readView(ctx context.Context, client *clientv3.Client, s space, tables int)
 	}
 	v := newView(s, tables, resp.Header.Revision)
 	for _, kv := range resp.Kvs {
-		v.put(kv)
+		v.put(kv, false)
 	}
 	return v, nil
 }

@@ -23,21 +23,13 @@ func (a *Assign) look() {
 	}
 }
 
-// missingNow gives what Miss said last.
-func (a *Assign) missingNow() []int {
-	if blocks := a.missing.Load(); blocks != nil {
-		return *blocks
-	}
-	return nil
-}
-
 // tell publishes which databases this node misses, which biz types it delivers and lacks, and the identity of its
 // databases, if its key differs.
 func (s *session) tell(ctx context.Context) error {
 	if err := s.tellIdentity(ctx); err != nil {
 		return err
 	}
-	missing, info := s.missingNow(), s.infoNow()
+	missing, info := *s.missing.Load(), s.infoNow()
 	apart := !slices.Equal(s.record.Misses, missing)
 	if !apart && s.record.told().equal(info.told()) {
 		return nil

@@ -30,14 +30,7 @@ func (s *session) comeForward(ctx context.Context, v view) error {
 	return s.publish(ctx, record)
 }
 
-// stepBack announces that this node takes nothing for now.
-func (s *session) stepBack(ctx context.Context) error {
-	record := s.record
-	record.Pausing, record.Newcomer = true, true
-	return s.publish(ctx, record)
-}
-
-// publish writes the record if the fields that comeForward and stepBack change have changed.
+// publish writes the record if its Pausing or Newcomer has changed.
 func (s *session) publish(ctx context.Context, record nodeRecord) error {
 	if record.Pausing == s.record.Pausing && record.Newcomer == s.record.Newcomer {
 		return nil

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -32,31 +33,26 @@ func (c *crowd) revoke(d *desk) {
 	}
 }
 
-// One node is back after its lease ended, and pauses; another leaves. The free tables do not wait for the pausing node.
+// One node is back after its lease ended, and pauses; another leaves, or drains. The free tables do not wait for the pausing node.
 func TestFreeTablesDoNotWaitForANodeThatPauses(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(t)
-	a, b := c.join(), c.join()
-	c.awaitCounts(map[*desk]int{a: 16, b: 16})
-	c.ghost("back-aaaaaaaa", nodeRecord{Weight: 1, Newcomer: true, Pausing: true})
-	b.leave()
-	c.awaitCounts(map[*desk]int{a: 32})
-	if n := a.Wanted(); n != 32 {
-		t.Errorf("it wants %d of the 32 tables that it keeps for now", n)
+	for name, give := range map[string]func(*crowd, *desk){
+		"of a node that leaves": func(_ *crowd, d *desk) { d.leave() },
+		"of a node that drains": (*crowd).drain,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrowd(t)
+			a, b := c.join(), c.join()
+			c.awaitCounts(map[*desk]int{a: 16, b: 16})
+			c.ghost("back-aaaaaaaa", nodeRecord{Weight: 1, Newcomer: true, Pausing: true})
+			give(c, b)
+			c.awaitCounts(map[*desk]int{a: 32, b: 0})
+			if n := a.Wanted(); n != 32 {
+				t.Errorf("it wants %d of the 32 tables that it keeps for now", n)
+			}
+		})
 	}
-}
-
-// A drained node's tables do not wait for it either.
-func TestTablesOfANodeThatDrainsGoToOneThatTakesThem(t *testing.T) {
-	t.Parallel()
-	c := newCrowd(t)
-	a, b := c.join(), c.join()
-	c.awaitCounts(map[*desk]int{a: 16, b: 16})
-	c.ghost("back-aaaaaaaa", nodeRecord{Weight: 1, Newcomer: true, Pausing: true})
-	if err := c.registry().Drain(t.Context(), "g", b.ID()); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitCounts(map[*desk]int{a: 32, b: 0})
 }
 
 func slow(c *Config) { c.TTL = 2 * patience } // a wait for a whole TTL fails the test
@@ -90,45 +86,28 @@ func TestANodeThatIsBackTakesTheTablesOfTheLastOther(t *testing.T) {
 	c.await("it has all", func() bool { return a.acting() == 32 })
 }
 
-// joinAgain joins a node that takes all tables, and ends its lease. It returns when the
-// node is back and acts on its tables again, while it pauses.
-func (c *crowd) joinAgain() *desk {
-	c.t.Helper()
-	d := c.join(slow)
-	c.awaitCounts(map[*desk]int{d: 32})
-	id := d.ID()
-	c.revoke(d)
-	c.await("it acts on its tables again", func() bool { return d.ID() != id && d.acting() == 32 })
-	return d
-}
-
-// All nodes lost their leases: each takes its own tables again at once and acts on them, although all pause for a TTL.
+// All nodes lost their leases: each is a new incarnation that takes its own tables again at once and acts on them, although all
+// pause for a TTL. So it does with tables whose keys an operator deletes meanwhile.
 func TestANodeActsOnItsOwnTablesWhileItPauses(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	a := c.joinAgain()
+	a := c.join(slow)
+	c.awaitCounts(map[*desk]int{a: 32})
+	id := a.ID()
+	c.revoke(a)
+	c.await("it acts on its tables again", func() bool { return a.ID() != id && a.acting() == 32 })
 	v, err := readView(t.Context(), c.client, spaceOf(c.cluster, "g"), 32)
 	if err != nil || !v.nodes[a.ID()].record.Pausing || !v.nodes[a.ID()].record.Newcomer {
 		t.Errorf("it does not say that it pauses: %+v, %v", v.nodes, err)
 	}
-	if a.drops > 0 {
-		t.Errorf("dropped %d", a.drops)
+	if a.drops > 0 || !slices.Equal(a.loosened, []string{id}) {
+		t.Errorf("dropped %d, loosened %v", a.drops, a.loosened)
 	}
-}
-
-// An operator deletes keys soon after an outage: their owner takes the tables again at once, without waiting for the
-// pause to end.
-func TestATableWhoseKeyGoesDuringThePauseIsTakenAgainAtOnce(t *testing.T) {
-	t.Parallel()
-	c := newCrowd(t)
-	d := c.joinAgain()
-	begin := time.Now()
 	c.deleteKeys(8)
 	for table := range 8 {
 		c.awaitKey(spaceOf(c.cluster, "g").table(table), func(_ []byte, lease int64) bool { return lease != 0 })
 	}
-	c.awaitTaken(d, 32)
-	t.Logf("taken again after %s", time.Since(begin))
+	c.awaitTaken(32, a)
 }
 
 // deleteKeys deletes the keys of the first tables.
@@ -141,7 +120,7 @@ func (c *crowd) deleteKeys(tables int) {
 	}
 }
 
-// The same after a lease that outlived the outage, round by round.
+// A key goes during the pause after a lease that outlived the outage, round by round.
 func TestANodeWhoseLeaseWasRenewedLateTakesItsTableAgain(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -170,7 +149,7 @@ func TestANodeWhoseLeaseWasRenewedLateTakesItsTableAgain(t *testing.T) {
 	for range 4 { // drops its tables, takes the keys, starts, and then has nothing left to do
 		round()
 	}
-	c.awaitTaken(d, 32)
+	c.awaitTaken(32, d)
 	if v := look(t, s); !v.nodes[s.id].record.Pausing {
 		t.Error("it does not pause any more")
 	}

@@ -35,13 +35,13 @@ func TestPlan(t *testing.T) {
 
 // drawMembers draws nodes with distinct ids; some weigh nothing.
 func drawMembers(t *rapid.T) []Member {
-	n := rapid.IntRange(1, 9).Draw(t, "nodes")
+	n := rapid.IntRange(1, 12).Draw(t, "nodes")
 	equal := rapid.Bool().Draw(t, "equal")
 	members := make([]Member, n)
 	for i := range members {
 		members[i] = Member{ID: fmt.Sprintf("n%d", i), Weight: 1}
 		if !equal {
-			members[i].Weight = rapid.IntRange(0, 4).Draw(t, "weight")
+			members[i].Weight = rapid.IntRange(0, 9).Draw(t, "weight")
 		}
 	}
 	return members
@@ -65,7 +65,7 @@ func countOf(owners []string) map[string]int {
 }
 
 // checkPlan fails unless the target is balanced, moves no more than it must, and is its own plan.
-func checkPlan(t interface{ Fatalf(string, ...any) }, members []Member, owners, target []string) {
+func checkPlan(t *rapid.T, members []Member, owners, target []string) {
 	sum, have, had := 0, countOf(target), countOf(owners)
 	for _, m := range members {
 		sum += m.Weight
@@ -118,34 +118,6 @@ func TestPlanIsBalancedFrugalAndStable(t *testing.T) {
 	})
 }
 
-// With equal weights, any division into floors and floors plus one is balanced; none of them moves fewer tables.
-func TestPlanMovesNoMoreThanTheBestBalance(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		members := drawMembers(t)
-		for i := range members {
-			members[i].Weight = 1
-		}
-		owners := drawOwners(t, members)
-		had, least := countOf(owners), len(owners)
-		floor, odd := len(owners)/len(members), len(owners)%len(members)
-		for mask := range 1 << len(members) { // every choice of who gets an odd table
-			moves, chosen := 0, 0
-			for i, m := range members {
-				bit := mask >> i & 1
-				chosen += bit
-				moves += max(had[m.ID]-floor-bit, 0)
-			}
-			if chosen == odd {
-				least = min(least, moves)
-			}
-		}
-		if moves := movesOf(members, owners, Plan(members, owners)); moves != least {
-			t.Fatalf("%d moves, %d are enough", moves, least)
-		}
-	})
-}
-
 // Pausing members keep their tables and get none; the rest is planned for the others.
 func TestPlanMeanwhileGivesNothingToWhoPauses(t *testing.T) {
 	t.Parallel()
@@ -174,26 +146,6 @@ func TestPlanMeanwhileGivesNothingToWhoPauses(t *testing.T) {
 		if other := PlanMeanwhile(rapid.Permutation(members).Draw(t, "order"), owners, misses{}, idle); !slices.Equal(other, target) {
 			t.Fatalf("another order of nodes gives another plan: %q, %q", target, other)
 		}
-	})
-}
-
-func FuzzPlan(f *testing.F) {
-	f.Add([]byte{1, 1, 1}, []byte{0, 1, 2, 3, 4})
-	f.Add([]byte{0, 2}, []byte{1, 1, 1, 1})
-	f.Add([]byte{}, []byte{7})
-	f.Fuzz(func(t *testing.T, weights, owned []byte) {
-		if len(weights) > 50 || len(owned) > 500 {
-			return
-		}
-		var members []Member
-		for i, w := range weights {
-			members = append(members, Member{ID: fmt.Sprint(i), Weight: int(w)})
-		}
-		owners := make([]string, len(owned))
-		for i, o := range owned {
-			owners[i] = fmt.Sprint(o) // may be no member
-		}
-		checkPlan(t, members, owners, Plan(members, owners))
 	})
 }
 

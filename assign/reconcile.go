@@ -91,7 +91,9 @@ func (s *session) round(ctx context.Context) error {
 	}
 	if paused {
 		if time.Now().Before(s.afterOutage(v)) {
-			failed = errors.Join(failed, s.stepBack(ctx))
+			record := s.record
+			record.Pausing, record.Newcomer = true, true
+			failed = errors.Join(failed, s.publish(ctx, record))
 		}
 		return errors.Join(failed, s.carryOut(ctx, v, s.own(v, s.staying(owners))))
 	}

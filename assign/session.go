@@ -10,6 +10,9 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/store"
 )
 
 // Time-outs and pauses that do not depend on the TTL: the work takes as long under a short lease.
@@ -70,7 +73,7 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 		began:   time.Now(),
 		record:  nodeRecord{NodeInfo: a.infoNow(), Identity: a.identity(), Weight: a.cfg.Weight, Newcomer: true, Pausing: outage},
 		writer:  writer{client: a.cfg.Client, cluster: a.cfg.Cluster, space: keys, id: id, lease: l.id, timeout: etcdTimeout},
-		mirror:  newMirror(a.cfg.Client, keys, a.cfg.Tables, readTimeout),
+		mirror:  &mirror{client: a.cfg.Client, space: keys, tables: a.cfg.Tables, timeout: readTimeout, changed: make(chan struct{}, 1)},
 		held:    make(map[int]int64),
 		doomed:  make(map[int]int64),
 		refused: make(map[int]refusal),
@@ -95,7 +98,7 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 }
 
 // registerKept registers, and renews the lease meanwhile: a server that hangs may hold it up for longer than a TTL.
-func (s *session) registerKept(ctx context.Context, rows OwnerRevisions) error {
+func (s *session) registerKept(ctx context.Context, rows store.OwnerRevisions) error {
 	registering, end := context.WithCancel(ctx)
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
@@ -105,7 +108,7 @@ func (s *session) registerKept(ctx context.Context, rows OwnerRevisions) error {
 }
 
 // register creates the node's key, and in the same transaction begins a new epoch if etcd has forgotten owners.
-func (s *session) register(ctx context.Context, rows OwnerRevisions) error {
+func (s *session) register(ctx context.Context, rows store.OwnerRevisions) error {
 	if s.cfg.OwnerRows == nil {
 		return s.writer.register(ctx, s.record, s.draining, nil)
 	}
@@ -209,7 +212,7 @@ func (s *session) follow(ctx context.Context) {
 			return
 		}
 		s.limit.Of(s.log, "read").Warn("reading all keys anew", "error", err)
-		sleep(ctx, rereadPause)
+		_ = wait.For(ctx, rereadPause)
 	}
 }
 
@@ -241,12 +244,12 @@ func (s *session) leave(life context.Context) error {
 	}
 }
 
-// announce tells the others to plan without this node.
+// announce tells the others to plan without this node. That it leaves says all that a drain does.
 func (s *session) announce(life context.Context) {
 	s.record.Leaving = true
 	ctx, cancel := context.WithTimeout(life, partTimeout)
 	defer cancel()
-	if err := s.writer.announce(ctx, s.record); err != nil {
+	if _, err := s.writer.update(ctx, s.record, clientv3.OpDelete(s.writer.space.drain(s.id))); err != nil {
 		s.log.Warn("leaving unannounced", "error", err)
 	}
 }
@@ -291,7 +294,7 @@ func (s *session) abandon(ctx context.Context, reason error) error {
 			return fmt.Errorf("leave the group %s: %w", s.cfg.Group, err)
 		}
 		s.limit.Of(s.log, "abandon").Warn("could not drop the tables, trying again", "error", err)
-		sleep(ctx, failurePause)
+		_ = wait.For(ctx, failurePause)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"pgregory.net/rapid"
+
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // drawView draws keys of up to five nodes, with arbitrary delivered and lacked types, and of their tables.
@@ -137,18 +139,18 @@ func TestNodesStandInForOneThatLacksATypeUntilItHasIt(t *testing.T) {
 func TestANodeThatLosesItsLeaseStandsInForNobody(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	w := newWire(t, c.etcd)
+	w := devtest.NewRelay(t, c.etcd)
 	var duties []Duty
 	a := c.node(short)
-	b := c.node(short, c.told(&duties), func(cfg *Config) { cfg.Client = dial(t, w.addr()) })
+	b := c.node(short, c.told(&duties), func(cfg *Config) { cfg.Client = dial(t, w.Addr) })
 	a.Tell(Told{Types: []string{}, Lacks: map[string]string{"y": "no secret"}})
 	b.Tell(Told{Types: []string{"y"}})
 	c.start(a)
 	c.start(b)
 	c.await("b stands in for a", func() bool { return len(a.held) == 16 && tablesOf(duties, a.ID(), "y") == 16 })
-	w.setCut(true)
+	w.Cut()
 	c.await("a has all tables", func() bool { return len(a.held) == 32 })
-	w.setCut(false)
+	w.Mend(t)
 	c.await("b, as a new incarnation, stands in for a again", func() bool {
 		return len(b.held) == 16 && len(a.held) == 16 && tablesOf(duties, a.ID(), "y") == 16
 	})

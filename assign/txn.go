@@ -64,19 +64,14 @@ func (w writer) restore(ctx context.Context, r nodeRecord, mod int64) error {
 	return w.wrap(err, "restore the key")
 }
 
-// update writes the node's key, if it is still ours. It returns the revision of the write, or 0 if nothing was written.
-func (w writer) update(ctx context.Context, r nodeRecord) (rev int64, err error) {
-	resp, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, w.putNode(r))
+// update writes the node's key, and makes other changes, if it is still ours. It returns the revision of the write, or 0 if
+// nothing was written.
+func (w writer) update(ctx context.Context, r nodeRecord, more ...clientv3.Op) (rev int64, err error) {
+	resp, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, append(more, w.putNode(r))...)
 	if err == nil && resp.Succeeded {
 		rev = resp.Header.Revision
 	}
 	return rev, w.wrap(err, "write the key")
-}
-
-// announce writes the key of a node that leaves, if it is still ours. That it leaves says all that a drain does.
-func (w writer) announce(ctx context.Context, r nodeRecord) error {
-	_, err := w.commit(ctx, []clientv3.Cmp{w.mine(w.space.node(w.id))}, w.putNode(r), clientv3.OpDelete(w.space.drain(w.id)))
-	return w.wrap(err, "announce the leaving")
 }
 
 // take creates the keys of those tables that have none, each decided on its own, while the node's own key is ours.

@@ -196,7 +196,7 @@ func TestListing(t *testing.T) {
 	if _, err := w.take(t.Context(), []int{0, 9}); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"/groups/g-2/tables/1", "/groups/a/nodes/x", "-2/groups/no/nodes/x"} {
+	for _, key := range []string{"/groups/g-2/tables/1", "/groups/a/nodes/x", "-2/groups/no/nodes/x", "/groups/gone/epoch", "/groups/g/epoch"} {
 		if _, err := c.client.Put(t.Context(), "/"+c.cluster+key, "?"); err != nil {
 			t.Fatal(err)
 		}
@@ -297,11 +297,6 @@ func TestDialNamesWhatItCannotReach(t *testing.T) {
 	if _, err := Dial(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("with a user: %v", err)
 	}
-	client, err := Dial(t.Context(), EtcdConfig{Endpoints: []string{devtest.Etcd(t)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = client.Close()
 }
 
 func FuzzTableOf(f *testing.F) {

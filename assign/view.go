@@ -47,49 +47,37 @@ func (v view) clone() view {
 	return v
 }
 
-// put notes a key. Keys with other names, and tables beyond the layout, are not ours.
-func (v *view) put(kv *mvccpb.KeyValue) {
+// put notes a key, or that it is gone. Keys with other names, and tables beyond the layout, are not ours.
+func (v *view) put(kv *mvccpb.KeyValue, gone bool) {
 	key := string(kv.Key)
+	if gone {
+		kv = &mvccpb.KeyValue{}
+	}
 	if key == v.space.epoch() {
 		v.epoch = readEpoch(kv)
 	} else if key == v.space.settling() {
 		v.settle = clientv3.LeaseID(kv.Lease) != clientv3.NoLease // a key without a lease would stay for ever, so it does not count
+	} else if v.space.isNode(key) && gone {
+		delete(v.nodes, v.space.nodeOf(key))
 	} else if v.space.isNode(key) {
 		n := nodeKey{lease: clientv3.LeaseID(kv.Lease), created: kv.CreateRevision, mod: kv.ModRevision}
 		if err := json.Unmarshal(kv.Value, &n.record); err != nil {
 			n.record = nodeRecord{} // without weight it gets no table; if it has no lease either, it is removed
 		}
 		v.nodes[v.space.nodeOf(key)] = n
-	} else if id, ok := v.space.drainOf(key); ok {
+	} else if id, ok := v.space.drainOf(key); ok && gone {
+		delete(v.drains, id)
+	} else if ok {
 		v.drains[id] = kv.ModRevision
 	} else if table, ok := v.space.tableOf(key); ok && table < len(v.tables) {
 		v.tables[table] = tableKey{lease: clientv3.LeaseID(kv.Lease), created: kv.CreateRevision, mod: kv.ModRevision}
 	}
 }
 
-// remove forgets a key.
-func (v *view) remove(key string) {
-	if key == v.space.epoch() {
-		v.epoch = epochKey{}
-	} else if key == v.space.settling() {
-		v.settle = false
-	} else if v.space.isNode(key) {
-		delete(v.nodes, v.space.nodeOf(key))
-	} else if id, ok := v.space.drainOf(key); ok {
-		delete(v.drains, id)
-	} else if table, ok := v.space.tableOf(key); ok && table < len(v.tables) {
-		v.tables[table] = tableKey{}
-	}
-}
-
 // apply brings the view to the revision of the last event.
 func (v *view) apply(events []*clientv3.Event) {
 	for _, e := range events {
-		if e.Type == clientv3.EventTypeDelete {
-			v.remove(string(e.Kv.Key))
-		} else {
-			v.put(e.Kv)
-		}
+		v.put(e.Kv, e.Type == clientv3.EventTypeDelete)
 		v.rev = max(v.rev, e.Kv.ModRevision)
 	}
 }

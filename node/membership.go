@@ -86,14 +86,14 @@ type ownerRows struct {
 }
 
 // Read returns the highest revisions.
-func (o ownerRows) Read(ctx context.Context) (assign.OwnerRevisions, error) {
+func (o ownerRows) Read(ctx context.Context) (store.OwnerRevisions, error) {
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
 	r, err := o.store.OwnerRevisions(ctx, o.group)
-	if r.Databases == 0 {
-		return assign.OwnerRevisions{}, err
+	if r.Databases > 0 {
+		err = nil
 	}
-	return assign.OwnerRevisions{Taken: r.Taken, Reserved: r.Reserved}, nil
+	return r, err
 }
 
 // Reserve stores a revision.

@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"biztype":                     {".", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/name", "internal/seam", "internal/yamlfile"},
 	"duequeue":                    {"."},
 	"store":                       {".", "duequeue", "biztype", "internal/client", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/seam", "internal/wait"},
-	"assign":                      {".", "store", "internal/loglimit", "internal/name", "internal/seam"},
+	"assign":                      {".", "store", "internal/loglimit", "internal/name", "internal/seam", "internal/wait"},
 	"scanner":                     {".", "duequeue", "store", "internal/loglimit"},
 	"dispatcher":                  {".", "biztype", "duequeue", "schedule", "store", "internal/loglimit", "internal/mysql", "internal/output", "internal/runkey", "internal/wait"},
 	"webhook":                     {"."},
