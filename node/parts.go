@@ -74,7 +74,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		return p, err
 	}
 	p.targets = newTargets(p.cfg, p.handlers, p.cfg.mine)
-	p.compareHorizon(ctx)
+	p.compareHorizon()
 	if p.store.Identity() == "" {
 		p.cfg.Logger.Warn("the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")
 	}
@@ -161,9 +161,8 @@ func died(a *upkeep.Alarms, s dispatcher.Settlement) {
 
 // compareHorizon warns where tasks may be late since neither the doorbell nor a
 // scan tells of them in time. A horizon that can't be read is no fault of ours.
-func (p *parts) compareHorizon(ctx context.Context) {
-	horizon, err := p.store.Horizon(ctx)
-	if err == nil && horizon < 2*p.cfg.ScanInterval {
+func (p *parts) compareHorizon() {
+	if horizon := p.store.Horizon(); horizon > 0 && horizon < 2*p.cfg.ScanInterval {
 		p.cfg.Logger.Warn("the scan interval is more than half of the tables' doorbell horizon: tasks that are due between them may be late",
 			"doorbell_horizon", horizon.String(), "scan_interval", p.cfg.ScanInterval.String())
 	}

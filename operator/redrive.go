@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -221,7 +222,7 @@ func (r *redrive) walk(ctx context.Context, q store.DeadQuery, tables []int) (fa
 		for chunk := range slices.Chunk(page.Entries, redriveAtOnce) {
 			err := r.chunk(ctx, q, chunk)
 			failed = append(failed, err)
-			if store.OfServer(err) || r.batch(1) == 0 {
+			if mysql.Unanswered(err) || r.batch(1) == 0 {
 				return failed, errEnd
 			}
 		}
@@ -246,7 +247,7 @@ func (r *redrive) chunk(ctx context.Context, q store.DeadQuery, entries []dueque
 		r.turn.Lock()
 		defer r.turn.Unlock()
 	}
-	for len(found) > 0 && !store.OfServer(failed) {
+	for len(found) > 0 && !mysql.Unanswered(failed) {
 		n := r.batch(len(found))
 		if n == 0 {
 			break

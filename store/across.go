@@ -120,6 +120,14 @@ func (q question[R]) ask(ctx context.Context, read reader, databases, places []i
 	return all, nil
 }
 
+// addFailed adds the error of a table to those of a page, which are nil if all is well.
+func addFailed(all *map[int]error, table int, err error) {
+	if *all == nil {
+		*all = make(map[int]error)
+	}
+	(*all)[table] = err
+}
+
 // joined joins the errors of tables with that of their server.
 func joined(failed map[int]error, err error) error {
 	var errs []error
@@ -169,8 +177,7 @@ func local(err error) bool {
 	if doubt := (*InDoubt)(nil); errors.As(err, &doubt) {
 		return false
 	}
-	class := mysql.ClassOf(err)
-	return class != mysql.OK && class != mysql.Canceled && !class.OfServer()
+	return err != nil && !mysql.Unanswered(err)
 }
 
 // wrap adds the statement, the server and the tables to an error; nil stays nil. An
@@ -189,6 +196,14 @@ func (s *Store) wrap(err error, verb string, sv *server, tables ...int) error {
 		return fmt.Errorf("%s %s on %s: %w", verb, s.layout.Table(tables[0]), sv.Name, err)
 	}
 	return fmt.Errorf("%s %d tables from %s on %s: %w", verb, len(tables), s.layout.Table(tables[0]), sv.Name, err)
+}
+
+// wrapTable is wrap for a table beside the task tables.
+func (s *Store) wrapTable(err error, verb string, database int, table string) error {
+	if err == nil {
+		return nil
+	}
+	return s.wrap(fmt.Errorf("%s.%s: %w", s.layout.Database(database), table, err), verb, s.homeOf(database))
 }
 
 // refuse says why a server does not take a row of the table, nil if it does.

@@ -110,7 +110,7 @@ func (s *Store) admit(ctx context.Context, sv *server, conn *sql.Conn, databases
 		return err
 	}
 	look := func(ctx context.Context) (sighted, error) {
-		r, err := s.refusalsOver(ctx, sv, conn)
+		_, r, err := s.refusalsOver(ctx, sv, conn)
 		return sighted{r, s.agreed.Load()}, err
 	}
 	seen, err := mysql.LookOnce(ctx, conn, trustConn, look)
@@ -128,13 +128,13 @@ func (s *Store) admit(ctx context.Context, sv *server, conn *sql.Conn, databases
 
 // refusalsOver reads and judges the layout rows of a server's databases. An error
 // concerns the whole server.
-func (s *Store) refusalsOver(ctx context.Context, sv *server, q querier) (refusals, error) {
+func (s *Store) refusalsOver(ctx context.Context, sv *server, q layoutrow.Queryer) (map[int]layoutrow.Row, refusals, error) {
 	known := s.marks.Known()
-	rows, failed, err := s.layouts(ctx, sv, q)
+	rows, failed, err := s.layouts(ctx, q, sv.Databases)
 	if err != nil {
-		return nil, err
+		return nil, nil, s.wrap(err, "read the layout", sv)
 	}
-	return s.judge(sv, known, rows, failed), nil
+	return rows, s.judge(sv, known, rows, failed), nil
 }
 
 // judge returns the databases of a server that must not be used, by their layout rows.
@@ -151,6 +151,7 @@ func (s *Store) judge(sv *server, known layoutrow.Known, rows map[int]layoutrow.
 	for database, row := range rows {
 		if _, wrong := problems[database]; !wrong {
 			s.versions[database].Store(int32(row.Version))
+			s.horizon.Store(row.HorizonMS)
 		}
 	}
 	r := make(refusals)

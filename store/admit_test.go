@@ -97,7 +97,7 @@ func TestASurveySeesWhatChangesUnderALiveConnection(t *testing.T) {
 	}
 }
 
-// A check and a survey say the same of each database, and name both sides.
+// A check and a survey say the same of each database. Package layoutrow tests what is refused.
 func TestWhatEachDatabaseLacksIsSaid(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -108,15 +108,7 @@ func TestWhatEachDatabaseLacksIsSaid(t *testing.T) {
 		"no layout row":             {"DELETE FROM {db}.layout", "{db} on db1 has no layout row: run `tocsin ddl apply`", ""},
 		"no layout table":           {"DROP TABLE {db}.layout", "{db} on db1 has no layout table", ""},
 		"no database":               {"DROP DATABASE {db}", "run `tocsin ddl apply`", ""},
-		"another number":            {"UPDATE {db}.layout SET database_no = 0", "database 1 of the config, {db} on db1, says that it is database 0", ""},
-		"another layout":            {"UPDATE {db}.layout SET tables_per_database = 1024", "layout of the config is 2x2, that of {db} on db1 is 2x1024", ""},
 		"another cluster":           {"UPDATE {db}.layout SET cluster_id = 'other'", `cluster of the config is "test", that of {db} on db1 is "other"`, ""},
-		"retired":                   {"UPDATE {db}.layout SET state = 'retired'", "{db} on db1 is retired: its tables have moved", ""},
-		"a newer schema":            {"UPDATE {db}.layout SET works_with = 99, schema_version = 99", "upgrade the program", ""},
-		"a newer schema that works": {"UPDATE {db}.layout SET schema_version = 4, works_with = 3", "", ""},
-		"the schema before":         {"UPDATE {db}.layout SET schema_version = 2, works_with = 2", "", ""},
-		"an older schema":           {"UPDATE {db}.layout SET schema_version = 1, works_with = 1", "{db} on db1 has schema version 1, this program works with 2 and 3: first upgrade it", ""},
-		"a schema for older ones":   {"UPDATE {db}.layout SET schema_version = 2, works_with = 1", "{db} on db1 works with programs for schema version 1, this program works beside programs for 2 or newer: first finish", ""},
 		"a layout table, corrupted": {"ALTER TABLE {db}.layout DROP COLUMN state", "can't be read", ""},
 		"no owner table":            {"DROP TABLE {db}.owner", "", ".owner' doesn't exist"},
 		"no doorbell":               {"DROP TABLE {db}.doorbell", "", ".doorbell' doesn't exist"},
@@ -199,24 +191,6 @@ func TestPoolsAreUsedBehindTheGateOnly(t *testing.T) {
 		if direct && !strings.HasSuffix(file, "_test.go") && !slices.Contains(free, file) {
 			t.Errorf("%s uses a server's pool: use readTables, gated, exec or transact", file)
 		}
-	}
-}
-
-// A missing doorbell is asked for only once in deafFor, not in each poll.
-func TestADoorbellThatIsGoneIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	ctx := t.Context()
-	b.inSecond("DROP TABLE {db}.doorbell")
-	if _, err := b.LastBell(ctx, 0); err == nil || !strings.Contains(err.Error(), b.layout.Database(1)) {
-		t.Errorf("the first time: %v", err)
-	}
-	last, err := b.LastBell(ctx, 0)
-	if _, heard := last[0]; err != nil || len(last) != 1 || !heard {
-		t.Errorf("the second time: %v, %v", last, err)
-	}
-	if rung, err := b.Bells(ctx, 0, nil, 1); err != nil || len(rung) != 0 {
-		t.Errorf("bells: %v, %v", rung, err)
 	}
 }
 

@@ -184,12 +184,7 @@ func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 		return page, errAfterMany
 	}
 	sv := s.servers[q.Server]
-	fail := func(table int, err error) {
-		if page.Failed == nil {
-			page.Failed = make(map[int]error)
-		}
-		page.Failed[table] = s.wrap(err, "audit", sv, table)
-	}
+	fail := func(table int, err error) { addFailed(&page.Failed, table, s.wrap(err, "audit", sv, table)) }
 	ask := question[auditRow]{verb: "audit", statement: audit, in: s.auditSlots(q), scan: scanAudited}
 	for group := range slices.Chunk(s.allowed(sv, q.Tables, fail), maxTables) {
 		err := apart(group, func(tables []int) error {
@@ -272,8 +267,8 @@ func readEnd(text string) (e duequeue.Entry, err error) {
 func (s *Store) auditSlots(q AuditQuery) slots {
 	rows := auditOdd.render(nil, nil)
 	if q.Status <= tocsin.Dead {
-		tail := peekTail(PeekQuery{Status: q.Status, From: q.From, Until: maxMilli, After: q.After})
-		rows = auditStatus.render(nil, slots{"status": q.Status, "range": tail["range"]}.fill)
+		span := peekRange(PeekQuery{From: q.From, Until: maxMilli, After: q.After})
+		rows = auditStatus.render(nil, slots{"status": q.Status, "range": span}.fill)
 	}
 	return slots{
 		"total": s.layout.Total(), "rows": rows, "limit": q.Limit, "examples": auditExamples, "grace": int(q.Grace / time.Second),

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -147,7 +146,7 @@ func (s *Store) auditRest(ctx context.Context, q AuditRest, st statement, faults
 	case mysql.ClassOf(err) == mysql.Missing:
 		return AuditRestPage{}, false, nil
 	case err != nil:
-		return AuditRestPage{}, false, s.wrap(fmt.Errorf("%s.%s: %w", s.layout.Database(q.Database), table, err), "audit", sv)
+		return AuditRestPage{}, false, s.wrapTable(err, "audit", q.Database, table)
 	}
 	if more && page.Rows >= q.Limit {
 		page.Next = next

@@ -221,13 +221,7 @@ func (c *claiming) fenceText(groups [][]duequeue.Entry) (b []byte, args []any) {
 		tables[i] = g[0].JobID.Table()
 	}
 	for _, part := range c.store.byDatabase(tables) {
-		b = fence.render(b, func(b []byte, slot string) []byte {
-			if slot == "database" {
-				return append(b, c.store.layout.Database(part.database)...)
-			}
-			return appendList(b, part.tables)
-		})
-		b = append(b, ';')
+		b = append(fence.render(b, c.store.ofDatabase(part.database, slots{"tables": part.tables})), ';')
 		args = append(args, c.Fence.Group)
 	}
 	return b, args
@@ -235,25 +229,15 @@ func (c *claiming) fenceText(groups [][]duequeue.Entry) (b []byte, args []any) {
 
 // entriesText renders a statement about entries of one table.
 func (c *claiming) entriesText(b []byte, st statement, group []duequeue.Entry) []byte {
-	return st.render(b, func(b []byte, slot string) []byte {
-		switch slot {
-		case "table":
-			return append(b, c.store.names[group[0].JobID.Table()]...)
-		case "pairs":
-			return appendPairs(b, group)
-		case "turn":
-			if c.PerKey > 0 {
-				return itsTurn.render(append(b, ' '), c.store.ofTable(group[0].JobID.Table(), slots{"per_key": c.PerKey}))
-			}
-			return b
-		case "skip":
-			if c.skip {
-				b = append(b, " SKIP LOCKED"...)
-			}
-			return b
-		}
-		return appendList(b, idsOfEntries(group))
-	})
+	table := group[0].JobID.Table()
+	in := slots{"ids": idsOfEntries(group), "pairs": appendPairs(nil, group), "turn": "", "skip": ""}
+	if c.PerKey > 0 {
+		in["turn"] = itsTurn.render([]byte{' '}, c.store.ofTable(table, slots{"per_key": c.PerKey}))
+	}
+	if c.skip {
+		in["skip"] = " SKIP LOCKED"
+	}
+	return st.render(b, c.store.ofTable(table, in))
 }
 
 // take makes locked rows the claimer's, in the tables and in rows.
@@ -278,13 +262,7 @@ func (c *claiming) take(ctx context.Context, conn *sql.Conn, rows []Row, deadlin
 
 // heldText renders claim or claimed for ids of one table.
 func (s *Store) heldText(b []byte, st statement, part idsOf, deadline int64) []byte {
-	fill := s.fill(part)
-	return st.render(b, func(b []byte, slot string) []byte {
-		if slot == "deadline" {
-			return appendTime(b, deadline)
-		}
-		return fill(b, slot)
-	})
+	return st.render(b, s.ofTable(part.table, slots{"ids": part.ids, "deadline": instant(deadline)}))
 }
 
 // appendPairs appends (job_id, action_time) of each entry.

@@ -204,7 +204,7 @@ func (s *Store) measure(ctx context.Context, sv *server) (sample, error) {
 		return sample{}, err
 	}
 	taken.answered = time.Now()
-	refused, err := s.refusalsOver(ctx, sv, conn)
+	_, refused, err := s.refusalsOver(ctx, sv, conn)
 	if err != nil {
 		return sample{}, err
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -76,20 +75,12 @@ func (s *Store) meet(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// errNoHorizon ends Horizon where no database answered.
-var errNoHorizon = errors.New("no reachable database has a layout row: run `tocsin ddl apply`")
-
-func scanLayout(rows *sql.Rows) (r layoutrow.Row, err error) {
-	err = rows.Scan(append(r.Fields(), &r.Ownership, &r.Mark, &r.GraceMS)...)
-	return r, err
-}
-
 // Check compares the layout rows of a server's databases with the config. It refuses
 // the first difference, naming both sides and the number of further differences. It
 // remembers nothing.
 func (s *Store) Check(ctx context.Context, server int) error {
 	sv := s.servers[server]
-	refused, err := s.refusalsOver(ctx, sv, sv.DB)
+	_, refused, err := s.refusalsOver(ctx, sv, sv.DB)
 	if err != nil {
 		return err
 	}
@@ -109,43 +100,17 @@ func (s *Store) want() layoutrow.Want {
 // has one.
 func (s *Store) Identity() string { return s.identities.Agreed() }
 
-// layouts reads the layout rows of a server's databases, by number. failed has the
-// reasons why others could not be read. The error concerns the whole server.
-func (s *Store) layouts(ctx context.Context, sv *server, q querier) (rows map[int]layoutrow.Row, failed map[int]error, err error) {
-	all, failed, err := eachDatabase(ctx, s, s.over(q), sv.Databases, question[layoutrow.Row]{statement: layoutOf, scan: scanLayout})
-	if err != nil {
-		return nil, nil, s.wrap(err, "read the layout", sv)
+// layouts reads the layout rows of databases, by number. failed has the reasons why others could not be read. The error concerns
+// the whole server.
+func (s *Store) layouts(ctx context.Context, q layoutrow.Queryer, databases []int) (rows map[int]layoutrow.Row, failed map[int]error, err error) {
+	start := time.Now()
+	rows, failed, err = layoutrow.Read(ctx, q, databases, s.layout.Database)
+	s.metrics.observe("layout", start, len(rows), err)
+	for _, err := range failed {
+		s.metrics.fault("layout", err)
 	}
-	rows = make(map[int]layoutrow.Row, len(all))
-	for _, row := range all {
-		rows[row.Asked] = row
-	}
-	return rows, failed, nil
+	return rows, failed, err
 }
 
-// Horizon reads how near a task must be to ring the doorbell, from whichever
-// server answers first.
-func (s *Store) Horizon(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	found := make([]time.Duration, len(s.servers))
-	errs := make([]error, len(s.servers))
-	EachServer(len(s.servers), func(server int) {
-		sv := s.servers[server]
-		rows, _, err := s.layouts(ctx, sv, sv.DB)
-		errs[server] = err
-		for _, database := range sv.refused().without(sv.Databases) {
-			if row, ok := rows[database]; ok {
-				found[server] = row.Horizon()
-				cancel() // no further answer is needed
-				return
-			}
-		}
-	})
-	for _, horizon := range found {
-		if horizon > 0 {
-			return horizon, nil
-		}
-	}
-	return 0, errors.Join(append(errs, errNoHorizon)...)
-}
+// Horizon returns how near a task must be to ring the doorbell, as the layout row says that was read last; 0: none was.
+func (s *Store) Horizon() time.Duration { return time.Duration(s.horizon.Load()) * time.Millisecond }

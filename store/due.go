@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strconv"
 
 	"github.com/tocsinhq/tocsin"
 )
@@ -44,19 +43,12 @@ func (s *Store) Due(ctx context.Context, q DueQuery) (DuePage, error) {
 	err := apart(q.From, func(from []Place) error {
 		return s.due(ctx, sv, q, from, &page)
 	}, func(from Place, err error) {
-		page.fail(from.Table, s.wrap(err, "read due rows of", sv, from.Table))
+		addFailed(&page.Failed, from.Table, s.wrap(err, "read due rows of", sv, from.Table))
 	})
 	if err != nil {
 		return page, s.wrap(err, "read due rows of", sv, tablesOfPlaces(q.From)...)
 	}
 	return page, nil
-}
-
-func (p *DuePage) fail(table int, err error) {
-	if p.Failed == nil {
-		p.Failed = make(map[int]error)
-	}
-	p.Failed[table] = err
 }
 
 // due adds what one statement finds to the page, or nothing if it fails.
@@ -68,7 +60,7 @@ func (s *Store) due(ctx context.Context, sv *server, q DueQuery, from []Place, p
 	page.Rows = d.rows
 	page.More = append(page.More, d.more...)
 	for _, bad := range d.misplaced {
-		page.fail(bad.table, s.wrap(bad, "read due rows of", sv, bad.table))
+		addFailed(&page.Failed, bad.table, s.wrap(bad, "read due rows of", sv, bad.table))
 	}
 	return nil
 }
@@ -79,23 +71,9 @@ func (s *Store) dueText(q DueQuery, from []Place) (b []byte) {
 		if i > 0 {
 			b = append(b, unionAll...)
 		}
-		b = due.render(b, func(b []byte, slot string) []byte {
-			switch slot {
-			case "table":
-				return append(b, s.names[place.Table]...)
-			case "table_no":
-				return appendInt(b, place.Table)
-			case "until":
-				return appendTime(b, q.Until)
-			case "due":
-				return appendTime(b, place.Due)
-			case "type":
-				return strconv.AppendUint(b, q.Type, 10)
-			case "job_id":
-				return strconv.AppendUint(b, uint64(place.JobID), 10)
-			}
-			return appendInt(b, q.Limit)
-		})
+		b = due.render(b, s.ofTable(place.Table, slots{
+			"type": q.Type, "until": instant(q.Until), "due": instant(place.Due), "job_id": place.JobID, "limit": q.Limit,
+		}))
 	}
 	return b
 }

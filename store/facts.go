@@ -186,7 +186,7 @@ func exempt(grant string) (found []string) {
 
 // schemas reads the versions of the tables of a server's databases.
 func (s *Store) schemas(ctx context.Context, sv *server) (all []Schema, err error) {
-	rows, _, err := s.layouts(ctx, sv, sv.DB)
+	rows, _, err := s.refusalsOver(ctx, sv, sv.DB)
 	if err != nil {
 		return nil, err
 	}

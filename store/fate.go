@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/seam"
@@ -92,21 +91,13 @@ func (s *Store) Recheck(ctx context.Context, server int, seen map[tocsin.JobID]S
 
 // findRows reads rows of tables in one round trip.
 func (s *Store) findRows(ctx context.Context, read reader, parts []idsOf, into map[tocsin.JobID]found) error {
-	var text []byte
-	for _, part := range parts {
-		text = append(fate.render(text, s.fill(part)), ';')
-	}
-	return read(ctx, s.databasesIn(tablesOf(parts)), fate.name, text, func(_ int, r *sql.Rows) error { return scanFound(r, into) })
-}
-
-func scanFound(rows *sql.Rows, into map[tocsin.JobID]found) error {
-	var id tocsin.JobID
-	var f found
-	var action time.Time
-	err := rows.Scan(&id, &f.status, &action, &f.attempts, &f.version, &f.claimedBy, &f.lastError)
-	f.action = action.UnixMilli()
-	into[id] = f
-	return err
+	return s.readIDs(ctx, read, fate, parts, func(rows *sql.Rows) error {
+		var id tocsin.JobID
+		var f found
+		err := rows.Scan(&id, &f.status, (*instant)(&f.action), &f.attempts, &f.version, &f.claimedBy, &f.lastError)
+		into[id] = f
+		return err
+	})
 }
 
 // fateOf names why o did not hit its row, which is row now.

@@ -39,9 +39,9 @@ var (
 
 // look reads rows of one table in any status, by primary key.
 var look = prepare(`
-(SELECT /* tocsin look */` + rowColumns + `
+SELECT /* tocsin look */` + rowColumns + `
 FROM {table} FORCE INDEX (PRIMARY)
-WHERE job_id IN ({ids}))`)
+WHERE job_id IN ({ids})`)
 
 // FindQuery asks one server for the entries of all its tables in one status.
 type FindQuery struct {
@@ -113,18 +113,8 @@ func (s *Store) Look(ctx context.Context, server int, ids []tocsin.JobID) ([]Row
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	var text []byte
-	for i, part := range parts {
-		switch {
-		case i%maxTables > 0:
-			text = append(text, unionAll...)
-		case i > 0:
-			text = append(text, ';')
-		}
-		text = look.render(text, s.fill(part))
-	}
 	rows := make([]Row, 0, len(ids))
-	err := s.readTables(ctx, sv, tablesOf(parts), look.name, text, func(_ int, found *sql.Rows) error {
+	err := s.readIDs(ctx, s.gated(sv), look, parts, func(found *sql.Rows) error {
 		row, err := s.scanRow(found)
 		rows = append(rows, row)
 		return err

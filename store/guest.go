@@ -10,7 +10,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // Transact runs fn in a transaction of one database, and repeats it after a deadlock. It refuses a database that must not
@@ -38,12 +37,10 @@ func (s *Store) HeldIn(ctx context.Context, tx tocsin.Tx, database int) error {
 	case strings.HasPrefix(product, "PostgreSQL"):
 		return fmt.Errorf("%w: %s is on server %s, and this transaction on PostgreSQL", tocsin.ErrOtherServer, s.layout.Database(database), sv.Name)
 	}
-	text := layoutOf.render(nil, s.ofDatabase(database, nil))
-	rows, failed := map[int]layoutrow.Row{}, map[int]error{}
-	failed[database] = s.read(ctx, tx, layoutOf.name, text, func(_ int, found *sql.Rows) (err error) {
-		rows[database], err = scanLayout(found)
-		return err
-	})
+	rows, failed, err := s.layouts(ctx, tx, []int{database})
+	if err != nil {
+		failed = map[int]error{database: err}
+	}
 	want := s.want()
 	want.Identity = s.Identity()
 	where := func(int) string { return s.layout.Database(database) + " on this transaction's server" }

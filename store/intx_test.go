@@ -71,47 +71,22 @@ func TestSettleTellsInTxFromARace(t *testing.T) {
 		"its handler completed it and gave it up then": {verb: tocsin.Buried, want: InTx},
 		"it was completed as a version that is gone":   {verb: tocsin.Completed, changed: true, want: Rescheduled},
 	}
+	b, seq := open(t, small), 0
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := open(t, small)
-			b.add(task{id: id(1, 1)})
-			o := b.outcome(id(1, 1), c.verb)
-			if c.race {
-				b.settleOne(b.outcome(id(1, 1), tocsin.Completed))
-			} else {
-				b.completeTx(id(1, 1))
-			}
-			if c.changed {
-				o.Version++
-			}
-			if got := b.settleOne(o); got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
-		})
-	}
-}
-
-// A task whose handler was expected to complete it in a transaction, but did not, is
-// settled like any other.
-func TestSettleCompletesWhatWasExpectedInTx(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	var outcomes []Outcome
-	for i := range 3 {
-		b.add(task{id: id(1, i)})
-		o := b.outcome(id(1, i), tocsin.Completed)
-		o.InTx = true
-		outcomes = append(outcomes, o)
-	}
-	b.completeTx(id(1, 1))
-	fates, err := b.Settle(t.Context(), 0, outcomes)
-	if err != nil || fates[0] != Stored || fates[1] != InTx || fates[2] != Stored {
-		t.Fatalf("%v, %v", fates, err)
-	}
-	for i := range 3 {
-		if r := b.row(id(1, i)); r.Status != tocsin.Done {
-			t.Errorf("row %d is %s", i, r.Status)
+		seq++
+		job := id(1, seq)
+		b.add(task{id: job})
+		o := b.outcome(job, c.verb)
+		if c.race {
+			b.settleOne(b.outcome(job, tocsin.Completed))
+		} else {
+			b.completeTx(job)
+		}
+		if c.changed {
+			o.Version++
+		}
+		if got := b.settleOne(o); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

@@ -20,10 +20,7 @@ func (s *Store) Load(ctx context.Context, server int, ids []tocsin.JobID) (Loade
 	sv := s.servers[server]
 	var loaded Loaded
 	fail := func(part idsOf, err error) {
-		if loaded.Failed == nil {
-			loaded.Failed = make(map[int]error)
-		}
-		loaded.Failed[part.table] = s.wrap(err, "load from", sv, part.table)
+		addFailed(&loaded.Failed, part.table, s.wrap(err, "load from", sv, part.table))
 	}
 	for chunk := range slices.Chunk(sortIDs(ids), maxIDs) {
 		parts := slices.DeleteFunc(byTable(chunk), func(part idsOf) bool {
@@ -33,6 +30,7 @@ func (s *Store) Load(ctx context.Context, server int, ids []tocsin.JobID) (Loade
 			}
 			return err != nil
 		})
+		loaded.Rows = slices.Grow(loaded.Rows, len(chunk))
 		err := apart(parts, func(parts []idsOf) error { return s.load(ctx, sv, parts, &loaded) }, fail)
 		if err != nil {
 			return loaded, s.wrap(err, "load from", sv, tablesOf(parts)...)
@@ -51,7 +49,6 @@ func (s *Store) load(ctx context.Context, sv *server, parts []idsOf, loaded *Loa
 	}
 	defer func() { _ = conn.Close() }()
 	before := len(loaded.Rows)
-	loaded.Rows = slices.Grow(loaded.Rows, countIDs(parts))
 	text, last := s.loadText(parts)
 	taken := sv.asking()
 	err = s.read(ctx, conn, load.name, text, func(set int, rows *sql.Rows) (err error) {
@@ -104,6 +101,15 @@ func (s *Store) fill(part idsOf) func([]byte, string) []byte {
 	}
 }
 
+// readIDs sends a statement that takes the ids of one table for each table, all in one round trip.
+func (s *Store) readIDs(ctx context.Context, read reader, st statement, parts []idsOf, scan func(*sql.Rows) error) error {
+	var text []byte
+	for _, part := range parts {
+		text = append(st.render(text, s.fill(part)), ';')
+	}
+	return read(ctx, s.databasesIn(tablesOf(parts)), st.name, text, func(_ int, rows *sql.Rows) error { return scan(rows) })
+}
+
 // sortIDs gives the ids by table, then by id, each once.
 func sortIDs(ids []tocsin.JobID) []tocsin.JobID {
 	sorted := slices.Clone(ids)
@@ -129,13 +135,6 @@ func byTable(ids []tocsin.JobID) []idsOf {
 		start = end
 	}
 	return parts
-}
-
-func countIDs(parts []idsOf) (n int) {
-	for _, p := range parts {
-		n += len(p.ids)
-	}
-	return n
 }
 
 func tablesOf(parts []idsOf) []int {

@@ -34,7 +34,14 @@ func (s *Store) Locked(ctx context.Context, server int, ids []tocsin.JobID) (Loc
 		failed := func(id tocsin.JobID) bool { return locks.Tables[id.Table()] != nil }
 		chunk = slices.DeleteFunc(chunk, failed) // to meet its lock again costs another second
 		unlocked := make(map[tocsin.JobID]bool, len(chunk))
-		err := apart(byTable(chunk), func(parts []idsOf) error { return s.findFree(ctx, sv, parts, unlocked) }, fail)
+		err := apart(byTable(chunk), func(parts []idsOf) error {
+			return s.readIDs(ctx, s.gated(sv), free, parts, func(rows *sql.Rows) error {
+				var id tocsin.JobID
+				err := rows.Scan(&id)
+				unlocked[id] = true
+				return err
+			})
+		}, fail)
 		if err != nil {
 			return locks, s.wrap(err, "look for locks", sv)
 		}
@@ -49,18 +56,4 @@ func (s *Store) Locked(ctx context.Context, server int, ids []tocsin.JobID) (Loc
 		}
 	}
 	return locks, nil
-}
-
-// findFree reads free for ids of several tables in one round trip.
-func (s *Store) findFree(ctx context.Context, sv *server, parts []idsOf, into map[tocsin.JobID]bool) error {
-	var text []byte
-	for _, part := range parts {
-		text = append(free.render(text, s.fill(part)), ';')
-	}
-	return s.gated(sv)(ctx, s.databasesIn(tablesOf(parts)), free.name, text, func(_ int, r *sql.Rows) error {
-		var id tocsin.JobID
-		err := r.Scan(&id)
-		into[id] = true
-		return err
-	})
 }

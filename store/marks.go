@@ -148,12 +148,9 @@ func (s *Store) HoldOlder(ctx context.Context, server int) error {
 // heldBack is HoldOlder. It returns the layout rows as they were before, nil if they can't be
 // read, and which databases are refused.
 func (s *Store) heldBack(ctx context.Context, sv *server) (rows map[int]layoutrow.Row, refused refusals, err error) {
-	known := s.marks.Known()
-	rows, failed, err := s.layouts(ctx, sv, sv.DB)
-	if err != nil {
+	if rows, refused, err = s.refusalsOver(ctx, sv, sv.DB); err != nil {
 		return nil, nil, err
 	}
-	refused = s.judge(sv, known, rows, failed)
 	var errs []error
 	for database, row := range rows {
 		if u := refused[database]; u != nil && u.Older && row.State == layoutrow.Active {
@@ -168,7 +165,7 @@ func (s *Store) keep(ctx context.Context, sv *server, raised []layoutrow.Row) er
 	if len(raised) == 0 {
 		return nil
 	}
-	if _, err := s.refusalsOver(ctx, sv, sv.DB); err != nil { // learns the new marks
+	if _, _, err := s.refusalsOver(ctx, sv, sv.DB); err != nil { // learns the new marks
 		return err
 	}
 	var errs []error

@@ -23,41 +23,26 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
+	seconds := func(name, help string, buckets []float64, label string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tocsin_store_" + name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: nativeFactor,
+			NativeHistogramMaxBucketNumber: nativeBuckets, NativeHistogramMinResetDuration: time.Hour,
+		}, []string{label})
+	}
+	count := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_store_" + name, Help: help}, labels)
+	}
 	return &metrics{
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tocsin_store_round_trip_seconds",
-			Help: "Time from sending a statement, or several in one packet, to its last row.",
-
-			// No classic buckets: there are many statements, and each bucket of each would be a series.
-			NativeHistogramBucketFactor:    nativeFactor,
-			NativeHistogramMaxBucketNumber: nativeBuckets, NativeHistogramMinResetDuration: time.Hour,
-		}, []string{"statement"}),
-		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tocsin_store_rows_total",
-			Help: "Rows read or changed.",
-		}, []string{"statement"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tocsin_store_errors_total",
-			Help: "Round trips that failed, by class of error.",
-		}, []string{"statement", "class"}),
-		server: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "tocsin_store_server_seconds",
-			Help:    "Time from sending a statement, or several in one packet, to the server's first answer.",
-			Buckets: []float64{.01, .1}, NativeHistogramBucketFactor: nativeFactor,
-			NativeHistogramMaxBucketNumber: nativeBuckets, NativeHistogramMinResetDuration: time.Hour,
-		}, []string{"server"}),
-		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tocsin_store_server_errors_total",
-			Help: "Statements to the server that failed, by statement and class of error. Those that no connection was made for are not counted.",
-		}, []string{"server", "statement", "class"}),
-		slow: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tocsin_store_slow_total",
-			Help: "Statements, or several in one packet, whose first answer took the server 100 ms or more.",
-		}, []string{"server", "statement"}),
-		slowFor: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tocsin_store_slow_seconds_total",
-			Help: "Time that these statements took until their first answer.",
-		}, []string{"server", "statement"}),
+		// No classic buckets: there are many statements, and each bucket of each would be a series.
+		seconds: seconds("round_trip_seconds", "Time from sending a statement, or several in one packet, to its last row.", nil, "statement"),
+		rows:    count("rows_total", "Rows read or changed.", "statement"),
+		errors:  count("errors_total", "Round trips that failed, by class of error.", "statement", "class"),
+		server: seconds("server_seconds", "Time from sending a statement, or several in one packet, to the server's first answer.",
+			[]float64{.01, .1}, "server"),
+		failed: count("server_errors_total", "Statements to the server that failed, by statement and class of error. Those that no connection was made for are not counted.",
+			"server", "statement", "class"),
+		slow:    count("slow_total", "Statements, or several in one packet, whose first answer took the server 100 ms or more.", "server", "statement"),
+		slowFor: count("slow_seconds_total", "Time that these statements took until their first answer.", "server", "statement"),
 	}
 }
 
@@ -117,6 +102,11 @@ func (m *metrics) observe(statement string, start time.Time, rows int, err error
 	if rows > 0 {
 		m.rows.WithLabelValues(statement).Add(float64(rows))
 	}
+	m.fault(statement, err)
+}
+
+// fault counts an error; nil is none.
+func (m *metrics) fault(statement string, err error) {
 	if err != nil {
 		m.errors.WithLabelValues(statement, mysql.ClassOf(err).String()).Inc()
 	}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -131,6 +130,13 @@ func TestBellsGoOnBehindTheLastOne(t *testing.T) {
 	if last[1] != 5 || err == nil || !strings.Contains(err.Error(), b.layout.Database(0)) {
 		t.Errorf("with one doorbell missing: %v, %v", last, err)
 	}
+	last, err = b.LastBell(t.Context(), 0) // it is asked for only once in deafFor, not in each poll
+	if err != nil || !maps.Equal(last, map[int]uint64{1: 5}) {
+		t.Errorf("the second time: %v, %v", last, err)
+	}
+	if rung, err = b.Bells(t.Context(), 0, nil, 1); err != nil || len(rung) != 1 {
+		t.Errorf("bells of the other: %v, %v", rung, err)
+	}
 }
 
 func TestOwnKeepsTheLaterRevision(t *testing.T) {
@@ -250,6 +256,12 @@ func TestCountsByTableTypeAndStatus(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	got, err = b.LiveCounts(t.Context(), 0, []int{0, 1})
+	want[1] = Count{Table: 1, Type: 2, Dead: 1}
+	slices.SortFunc(got, func(a, b Count) int { return int(a.Type) - int(b.Type) })
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("live: %+v, %v", got, err)
+	}
 	got, more, err := b.CountsUpTo(t.Context(), 0, []int{0, 1}, 2, tocsin.Pending, tocsin.Dead)
 	want = []Count{{Table: 1, Type: 1, Pending: 2, Oldest: oldest}, {Table: 1, Type: 2, Dead: 1}}
 	if err != nil || !slices.Equal(got, want) || !slices.Equal(more, []tocsin.Status{tocsin.Pending}) {
@@ -287,8 +299,8 @@ func TestOneServerAway(t *testing.T) {
 		!slices.Equal(b.TablesOf(1), []int{2, 3}) {
 		t.Errorf("servers %v, tables of db2 %v", b.Servers(), b.TablesOf(1))
 	}
-	if horizon, err := b.Horizon(t.Context()); err != nil || horizon != 10*time.Second {
-		t.Errorf("horizon %v, %v", horizon, err)
+	if _, err := b.Measure(t.Context(), 0); err != nil || b.Horizon() != 10*time.Second {
+		t.Errorf("horizon %v, %v", b.Horizon(), err)
 	}
 	err := b.Own(t.Context(), "g", "me", map[int]int64{0: 1, 3: 1})
 	if err == nil || !strings.Contains(err.Error(), "on db2") || strings.Contains(err.Error(), "db1") || strings.Contains(err.Error(), "secret") {
@@ -302,16 +314,6 @@ func TestOneServerAway(t *testing.T) {
 	}
 	if _, err := b.Load(t.Context(), 0, []tocsin.JobID{id(2, 1)}); err != nil {
 		t.Errorf("load: %v", err)
-	}
-}
-
-func TestHorizonWithoutServersFails(t *testing.T) {
-	t.Parallel()
-	b := openConfig(t, tocsin.Config{Layout: small, Servers: []tocsin.Server{{DSN: "tocsin@tcp(127.0.0.1:1)/"}}})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if _, err := b.Horizon(ctx); !errors.Is(err, errNoHorizon) {
-		t.Errorf("error %v", err)
 	}
 }
 

@@ -38,15 +38,3 @@ func TestOverdueRowsAreCountedAndCapped(t *testing.T) {
 		}
 	}
 }
-
-func TestLiveCountsReadNoFinishedRows(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	for i, status := range []tocsin.Status{tocsin.Pending, tocsin.Pending, tocsin.Claimed, tocsin.Done, tocsin.Done, tocsin.Cancelled, tocsin.Dead} {
-		b.add(task{id: id(1, i), status: status})
-	}
-	got, err := b.LiveCounts(t.Context(), 0, b.TablesOf(0))
-	if err != nil || len(got) != 1 || got[0].Pending != 2 || got[0].Claimed != 1 || got[0].Dead != 1 || got[0].Done != 0 {
-		t.Errorf("got %+v, %v", got, err)
-	}
-}

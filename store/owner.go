@@ -14,17 +14,19 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// own records who took the tables of one database, each unless a later revision took
-// it. The columns change in the order of the list, so revision comes last. {rows} are
-// (group, table, node, revision, time).
-var own = prepare(`
-INSERT /* tocsin own */ INTO {database}.owner
-    (group_name, table_no, node, revision, gmt_modified)
-VALUES {rows}
+// laterWins keeps the row of the higher revision. The columns change in the order of the list, so revision comes last.
+const laterWins = `
 ON DUPLICATE KEY UPDATE
     node         = IF(VALUES(revision) > revision, VALUES(node), node),
     gmt_modified = IF(VALUES(revision) > revision, VALUES(gmt_modified), gmt_modified),
-    revision     = GREATEST(VALUES(revision), revision)`)
+    revision     = GREATEST(VALUES(revision), revision)`
+
+// own records who took the tables of one database, each unless a later revision took
+// it. {rows} are (group, table, node, revision, time).
+var own = prepare(`
+INSERT /* tocsin own */ INTO {database}.owner
+    (group_name, table_no, node, revision, gmt_modified)
+VALUES {rows}` + laterWins)
 
 var ownRow = prepare(`(?, {table_no}, ?, {revision}, UTC_TIMESTAMP(3))`)
 
@@ -55,11 +57,7 @@ var reserve = prepare(`
 INSERT /* tocsin reserve */ INTO {database}.owner
     (group_name, table_no, node, revision, gmt_modified)
 VALUES
-    (?, 0, ?, {revision}, UTC_TIMESTAMP(3))
-ON DUPLICATE KEY UPDATE
-    node         = IF(VALUES(revision) > revision, VALUES(node), node),
-    gmt_modified = IF(VALUES(revision) > revision, VALUES(gmt_modified), gmt_modified),
-    revision     = GREATEST(VALUES(revision), revision)`)
+    (?, 0, ?, {revision}, UTC_TIMESTAMP(3))` + laterWins)
 
 // owners reads who took the tables of one database last. Its argument is the group.
 var owners = prepare(`

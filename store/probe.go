@@ -192,8 +192,3 @@ func (p *prober) drop(first int) {
 		delete(p.ready, first)
 	}
 }
-
-// close ends the connection, and what was prepared on it.
-func (p *prober) close() error {
-	return p.db.Close()
-}

@@ -233,14 +233,7 @@ func (s *Store) RunsBefore(ctx context.Context, server, database int, milli int6
 	if mysql.ClassOf(err) == mysql.Missing { // tables of an older schema version
 		err = nil
 	}
-	return max(low, 1) - 1, s.ofRuns(err, server, database)
-}
-
-func (s *Store) ofRuns(err error, server, database int) error {
-	if err == nil {
-		return nil
-	}
-	return s.wrap(fmt.Errorf("%s.run: %w", s.layout.Database(database), err), "purge", s.servers[server])
+	return max(low, 1) - 1, s.wrapTable(err, "purge", database, "run")
 }
 
 // PurgeRuns deletes runs of a page that began too early. Runs of types that kept does not name are left. A database without the table
@@ -262,7 +255,7 @@ func (s *Store) PurgeRuns(ctx context.Context, page RunsPage, kept []Kept, dry b
 	case mysql.ClassOf(err) == mysql.Missing: // tables of an older schema version
 		return PurgedRuns{}, nil
 	case err != nil:
-		return PurgedRuns{}, s.ofRuns(err, page.Server, database)
+		return PurgedRuns{}, s.wrapTable(err, "purge", database, "run")
 	}
 	if old {
 		done.Next = last
@@ -271,7 +264,7 @@ func (s *Store) PurgeRuns(ctx context.Context, page RunsPage, kept []Kept, dry b
 		in["last"] = last
 		done.Removed, err = s.change(ctx, database, purgeRuns, fill)
 	}
-	return done, s.ofRuns(err, page.Server, database)
+	return done, s.wrapTable(err, "purge", database, "run")
 }
 
 // appendExpired appends the condition of runs that are not kept, and were not a while ago.
@@ -280,7 +273,7 @@ func appendExpired(b []byte, kept []Kept, ago time.Duration) []byte {
 		if i > 0 {
 			b = append(b, " OR "...)
 		}
-		b = appendTypes(append(b, "(biz_type IN ("...), k.Types)
+		b = appendList(append(b, "(biz_type IN ("...), k.Types)
 		b = append(appendTime(append(b, ") AND started < "...), k.Since-ago.Milliseconds()), ')')
 	}
 	return b

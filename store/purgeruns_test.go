@@ -52,35 +52,15 @@ func TestRunsArePurgedByTheirBizTypesRetention(t *testing.T) {
 	if n, pages := b.purged(kept, 500, false); n != 0 || pages != 2 {
 		t.Errorf("again: %d removed in %d pages", n, pages)
 	}
+	if n, pages := b.purged([]Kept{{Types: []uint64{1}, Since: now - 20*day}}, 10, false); n != 0 || pages != 1 {
+		t.Errorf("of young ones: %d removed in %d pages, want none behind the first", n, pages)
+	}
 	left := map[uint64]int{}
 	for _, r := range b.runs(RunsQuery{JobID: id(0, 0), Limit: 1000}) {
 		left[r.Type]++
 	}
 	if left[1] != 10 || left[2] != 28 || left[3] != 10 {
 		t.Errorf("left %v", left)
-	}
-}
-
-func TestNoPageOfYoungRunsIsReadBehindTheFirst(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	for i := range 30 {
-		b.record(run(id(0, i), func(r *Run) { r.Started = time.Now().UnixMilli() }))
-	}
-	if n, pages := b.purged([]Kept{{Types: []uint64{1}, Since: time.Now().UnixMilli() - hour}}, 10, false); n != 0 || pages != 1 {
-		t.Errorf("%d removed in %d pages", n, pages)
-	}
-}
-
-func TestAPurgeOfRunsInTablesOfAnOlderVersionDoesNothing(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	b.exec("DROP TABLE " + b.layout.Database(0) + ".run")
-	if n, pages := b.purged([]Kept{{Types: []uint64{1}, Since: time.Now().UnixMilli()}}, 10, false); n != 0 || pages != 1 {
-		t.Errorf("%d removed in %d pages", n, pages)
-	}
-	if _, err := b.RecordRuns(t.Context(), 0, []*Run{run(id(0, 1), nil)}); err == nil {
-		t.Error("recorded without a table")
 	}
 }
 
@@ -121,6 +101,12 @@ func TestWhereTheRunsOfATimeBegin(t *testing.T) {
 	if n := before(from); n != 0 {
 		t.Errorf("%d without a table", n)
 	}
+	if n, pages := b.purged([]Kept{{Types: []uint64{1}, Since: from}}, 10, false); n != 0 || pages != 1 {
+		t.Errorf("%d removed in %d pages without a table", n, pages)
+	}
+	if _, err := b.RecordRuns(t.Context(), 0, []*Run{run(id(0, 1), nil)}); err == nil {
+		t.Error("recorded without a table")
+	}
 }
 
 func TestPlansOfPurgingRuns(t *testing.T) {
@@ -136,10 +122,8 @@ func TestPlansOfPurgingRuns(t *testing.T) {
 		text := st.render(nil, b.ofDatabase(0, slots{
 			"after": 7, "until": instant(7), "id": 7, "last": 400, "limit": 400, "expired": appendExpired(nil, kept, 0), "late": appendExpired(nil, kept, 0),
 		}))
-		for _, p := range b.explain(string(text)) {
-			if p.table != "<derived2>" && (p.key != "PRIMARY" || p.access != "range") {
-				t.Errorf("%s: %+v", name, p)
-			}
-		}
+		b.wantPlans(t, map[string]string{name: string(text)}, func(p plan) bool {
+			return p.table == "<derived2>" || p.key == "PRIMARY" && p.access == "range"
+		})
 	}
 }

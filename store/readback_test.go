@@ -69,27 +69,6 @@ func TestReadBackTellsWhatALostAnswerDidNot(t *testing.T) {
 	}
 }
 
-// Only this very claim is read back: not one that the same claimer made at another
-// time, nor one that has ended.
-func TestReadBackTellsTheClaimFromOthers(t *testing.T) {
-	t.Parallel()
-	b := open(t, small)
-	deadline := b.clock() + 60_000
-	b.add(task{id: id(1, 1), status: tocsin.Claimed, action: deadline, by: "me"},
-		task{id: id(1, 2), status: tocsin.Claimed, action: deadline, by: "another"},
-		task{id: id(1, 3), status: tocsin.Claimed, action: deadline + 1, by: "me"},
-		task{id: id(1, 4), action: deadline, by: "me"},
-		task{id: id(1, 5), status: tocsin.Done, action: deadline, by: "me"})
-	doubt := &InDoubt{By: "me", Deadline: deadline}
-	for i := range 7 {
-		doubt.IDs = append(doubt.IDs, id(1, i))
-	}
-	rows, err := b.ReadBack(t.Context(), doubt)
-	if err != nil || len(rows) != 1 || rows[0].JobID != id(1, 1) {
-		t.Errorf("read back %+v, %v", rows, err)
-	}
-}
-
 // While the transaction of the claim is open on the server, ReadBack can't tell: it
 // may yet commit.
 func TestReadBackWaitsForTheTransactionOfTheClaim(t *testing.T) {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"time"
 
@@ -53,7 +52,7 @@ type Relayed struct {
 }
 
 // Relayed reads the ledger of one database behind a key, in order, at most limit rows.
-func (s *Store) Relayed(ctx context.Context, server, database int, after RelayedKey, limit int) ([]Relayed, error) {
+func (s *Store) Relayed(ctx context.Context, database int, after RelayedKey, limit int) ([]Relayed, error) {
 	if after.Created == "" {
 		after.Created = "0001-01-01"
 	}
@@ -64,11 +63,11 @@ func (s *Store) Relayed(ctx context.Context, server, database int, after Relayed
 		}),
 		args: []any{after.Outbox, after.Outbox, after.ID, after.Outbox, after.ID, after.Created},
 	})
-	return all, s.ofLedger(err, s.servers[server], database)
+	return all, s.wrapTable(err, "read the ledger", database, "relayed")
 }
 
 // Noted returns which rows of an outbox stand in the ledger of one database. Keys are of one outbox.
-func (s *Store) Noted(ctx context.Context, server, database int, keys []RelayedKey) (map[RelayedKey]bool, error) {
+func (s *Store) Noted(ctx context.Context, database int, keys []RelayedKey) (map[RelayedKey]bool, error) {
 	there := map[RelayedKey]bool{}
 	for some := range slices.Chunk(keys, maxIDs) {
 		ids := make([]uint64, len(some))
@@ -80,7 +79,7 @@ func (s *Store) Noted(ctx context.Context, server, database int, keys []RelayedK
 			scan: into(func(key *RelayedKey) []any { return []any{&key.ID, &key.Created} }),
 		})
 		if err != nil {
-			return nil, s.ofLedger(err, s.servers[server], database)
+			return nil, s.wrapTable(err, "read the ledger", database, "relayed")
 		}
 		for _, key := range found {
 			key.Outbox = some[0].Outbox
@@ -88,13 +87,6 @@ func (s *Store) Noted(ctx context.Context, server, database int, keys []RelayedK
 		}
 	}
 	return there, nil
-}
-
-func (s *Store) ofLedger(err error, sv *server, database int) error {
-	if err == nil {
-		return nil
-	}
-	return s.wrap(fmt.Errorf("%s.relayed: %w", s.layout.Database(database), err), "read the ledger", sv)
 }
 
 // ledgers counts the rows in the ledger of a database by outbox, with the notes of its relays, whose outbox is its identity and a
@@ -139,7 +131,7 @@ func (s *Store) ForgetOutbox(ctx context.Context, server int, identity string) (
 	for _, database := range s.servers[server].refused().without(s.servers[server].Databases) {
 		for n := maxIDs; n == maxIDs; forgotten += n {
 			if n, err = s.change(ctx, database, forgetOutbox, s.ofDatabase(database, nil), identity, identity, maxIDs); err != nil {
-				return forgotten, s.ofLedger(err, s.servers[server], database)
+				return forgotten, s.wrapTable(err, "read the ledger", database, "relayed")
 			}
 		}
 	}

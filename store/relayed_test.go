@@ -29,7 +29,7 @@ func TestTheLedgerIsReadInPages(t *testing.T) {
 	for limit := 1; limit <= len(want)+1; limit++ {
 		var got []RelayedKey
 		for after := (RelayedKey{}); ; {
-			rows, err := b.Relayed(t.Context(), 0, 0, after, limit)
+			rows, err := b.Relayed(t.Context(), 0, after, limit)
 			if err != nil || len(rows) > limit {
 				t.Fatalf("%d rows, %v", len(rows), err)
 			}
@@ -49,7 +49,7 @@ func TestTheLedgerIsReadInPages(t *testing.T) {
 		}
 	}
 	other := RelayedKey{"a", 2, "2026-01-01 00:00:00.000003"}
-	there, err := b.Noted(t.Context(), 0, 0, []RelayedKey{want[8], other})
+	there, err := b.Noted(t.Context(), 0, []RelayedKey{want[8], other})
 	if err != nil || !there[want[8]] || there[other] {
 		t.Errorf("%v, %v", there, err)
 	}

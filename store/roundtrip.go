@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -14,17 +15,12 @@ import (
 // it can go on without the locked row.
 const repeatFor = 500 * time.Millisecond
 
-// querier is a pool or one connection of it.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // takeRow takes one row of the set-th result set.
 type takeRow func(set int, rows *sql.Rows) error
 
 // read sends text, one statement or several, in one round trip and hands every
 // row of every result set to scan.
-func (s *Store) read(ctx context.Context, q querier, name string, text []byte, scan takeRow, args ...any) error {
+func (s *Store) read(ctx context.Context, q layoutrow.Queryer, name string, text []byte, scan takeRow, args ...any) error {
 	start := time.Now()
 	n, err := readSets(ctx, q, string(text), args, scan)
 	s.metrics.observe(name, start, n, err)
@@ -50,7 +46,7 @@ func (s *Store) gated(sv *server) reader {
 }
 
 // over returns a reader over one connection that refuses no database.
-func (s *Store) over(q querier) reader {
+func (s *Store) over(q layoutrow.Queryer) reader {
 	return func(ctx context.Context, _ []int, name string, text []byte, scan takeRow, args ...any) error {
 		return s.read(ctx, q, name, text, scan, args...)
 	}
@@ -61,7 +57,7 @@ func (s *Store) readTables(ctx context.Context, sv *server, tables []int, name s
 	return s.gated(sv)(ctx, s.databasesIn(tables), name, text, scan, args...)
 }
 
-func readSets(ctx context.Context, q querier, text string, args []any, scan takeRow) (n int, err error) {
+func readSets(ctx context.Context, q layoutrow.Queryer, text string, args []any, scan takeRow) (n int, err error) {
 	rows, err := q.QueryContext(ctx, text, args...)
 	if err != nil {
 		return 0, err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -37,7 +36,7 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []
 		return entries, nil
 	}
 	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.read(term, bounds.now)/1000 - seizable}
-	hits, err := z.sendIn(ctx, term, entries)
+	hits, err := z.send(ctx, term, entries)
 	switch {
 	case err == nil && z.Shared:
 		z.take(hits.ids)
@@ -60,20 +59,6 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []
 
 // errTerm says that the deadline is of another server's clock.
 var errTerm = errors.New("the server was left for another")
-
-// sendIn sends the packet over a connection of its own, unless the term has ended. It gives the connection back: reading
-// back needs one too, and many claims that hold one each would wait for each other.
-func (z *seizure) sendIn(ctx context.Context, term int64, entries []duequeue.Entry) (hits, error) {
-	conn, err := z.store.conn(ctx, z.server, z.store.databasesIn(tablesOfEntries(entries)))
-	if err != nil {
-		return hits{}, err
-	}
-	defer func() { _ = conn.Close() }()
-	if z.server.Term() != term {
-		return hits{}, errTerm
-	}
-	return z.send(ctx, conn, entries)
-}
 
 // knows reports whether all rows behind the entries are known, as they were when the entries were found.
 func (c *claiming) knows(entries []duequeue.Entry) bool {
@@ -116,9 +101,20 @@ type hits struct {
 	ids    []tocsin.JobID // if the claims are shared
 }
 
-// send sends the packet. Where several processes claim the same rows, many are another's: the packet also reads which it
-// hit. Else it hits nearly always all, and a count for each group says so.
-func (z *seizure) send(ctx context.Context, conn *sql.Conn, entries []duequeue.Entry) (got hits, err error) {
+// send sends the packet over a connection of its own, unless the term has ended. It gives the connection back: reading
+// back needs one too, and many claims that hold one each would wait for each other.
+//
+// Where several processes claim the same rows, many are another's: the packet also reads which it hit. Else it hits nearly
+// always all, and a count for each group says so.
+func (z *seizure) send(ctx context.Context, term int64, entries []duequeue.Entry) (got hits, err error) {
+	conn, err := z.store.conn(ctx, z.server, z.store.databasesIn(tablesOfEntries(entries)))
+	if err != nil {
+		return hits{}, err
+	}
+	defer func() { _ = conn.Close() }()
+	if z.server.Term() != term {
+		return hits{}, errTerm
+	}
 	text, args := z.text()
 	if z.Shared {
 		err = z.store.read(ctx, conn, seize.name, text, func(_ int, rows *sql.Rows) error {
@@ -241,33 +237,21 @@ func (z *seizure) text() (b []byte, args []any) {
 }
 
 func (z *seizure) one(b []byte, st statement, group []duequeue.Entry) []byte {
-	row := z.Known[group[0].JobID]
-	return st.render(b, func(b []byte, slot string) []byte {
-		switch slot {
-		case "table":
-			return append(b, z.store.names[group[0].JobID.Table()]...)
-		case "deadline":
-			return appendTime(b, z.deadline)
-		case "version":
-			return strconv.AppendUint(b, uint64(row.Version), 10)
-		case "attempts":
-			return appendInt(b, row.Attempts)
-		case "crashes":
-			return appendInt(b, row.Crashes)
-		case "due":
-			return z.due(b, group)
-		}
-		return appendList(b, idsOfEntries(group))
-	})
+	first := group[0].JobID
+	row := z.Known[first]
+	return st.render(b, z.store.ofTable(first.Table(), slots{
+		"ids": idsOfEntries(group), "deadline": instant(z.deadline),
+		"version": row.Version, "attempts": row.Attempts, "crashes": row.Crashes, "due": z.due(group),
+	}))
 }
 
 // due is the condition that the rows of a group are due as they were read.
-func (z *seizure) due(b []byte, group []duequeue.Entry) []byte {
+func (z *seizure) due(group []duequeue.Entry) []byte {
 	last := slices.MaxFunc(group, func(x, y duequeue.Entry) int { return cmp.Compare(x.Due, y.Due) }).Due
 	if last > z.sure {
-		return seizePairs.render(b, func(b []byte, _ string) []byte { return appendPairs(b, group) })
+		return seizePairs.render(nil, slots{"pairs": appendPairs(nil, group)}.fill)
 	}
-	return appendTime(append(b, "action_time <= "...), last)
+	return appendTime([]byte("action_time <= "), last)
 }
 
 // mark makes the rows the claimer's.

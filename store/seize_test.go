@@ -27,12 +27,12 @@ func TestClaimOfKnownRows(t *testing.T) {
 		"one was asked for again":   {overdue: 5000, change: "action_time = UTC_TIMESTAMP(3), version = 1", claimed: 2},
 		"one failed and is retried": {overdue: 5000, change: "action_time = UTC_TIMESTAMP(3), attempts = 1", claimed: 2},
 	}
+	b, seq := open(t, small), 0
 	for name, c := range cases {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, shared %t", name, shared), func(t *testing.T) {
-				t.Parallel()
-				b := open(t, small)
-				ids := []tocsin.JobID{id(0, 1), id(0, 2), id(3, 3)}
+				seq++
+				ids := []tocsin.JobID{id(0, 2*seq), id(0, 2*seq+1), id(3, seq)}
 				asked := b.known(c.overdue, ids...)
 				asked.Shared = shared
 				if c.change != "" {

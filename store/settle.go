@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/tocsinhq/tocsin"
 )
@@ -28,14 +27,14 @@ WHERE job_id IN ({ids})
   AND status IN (0, 1, 4);`)
 
 // unchanged is the condition of writes that only the holder of the attempt may make.
-// For a claimed row {status} is 1, {action} = the deadline, or >= if the claim was prolonged, and {by} byClaimer;
-// otherwise they are 0, = the action_time as loaded, and empty.
+// For a claimed row {status} is 1, {action} the deadline, {compare} = or, if the claim was prolonged, >=, and {by} byClaimer;
+// otherwise they are 0, the action_time as loaded, =, and empty.
 const unchanged = `
 WHERE job_id = {job_id}
   AND version = {version}
   AND attempts = {attempts}
   AND status = {status}
-  AND action_time {action}{by};`
+  AND action_time {compare} {action}{by};`
 
 // byClaimer tells a claim from another claimer's with the same deadline, to the
 // millisecond: a sweep gives rows back as it found them, and another claimer may
@@ -248,61 +247,29 @@ func (s *Store) settleText(outcomes []Outcome, groups [][]int) (b []byte, args [
 func (o *Outcome) byClaimer() bool { return o.Claimed && o.By != "" }
 
 func (s *Store) completeText(b []byte, outcomes []Outcome, group []int) []byte {
-	first := &outcomes[group[0]]
-	return complete.render(b, func(b []byte, slot string) []byte {
-		switch slot {
-		case "table":
-			return append(b, s.names[first.JobID.Table()]...)
-		case "version":
-			return strconv.AppendUint(b, uint64(first.Version), 10)
-		}
-		for i, o := range group {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = strconv.AppendUint(b, uint64(outcomes[o].JobID), 10)
-		}
-		return b
-	})
+	first, ids := &outcomes[group[0]], make([]tocsin.JobID, len(group))
+	for i, o := range group {
+		ids[i] = outcomes[o].JobID
+	}
+	return complete.render(b, s.ofTable(first.JobID.Table(), slots{"ids": ids, "version": first.Version}))
 }
 
 // changeText renders retry, snooze, bury or skip.
 func (s *Store) changeText(b []byte, st statement, o *Outcome) []byte {
-	return st.render(b, func(b []byte, slot string) []byte {
-		switch slot {
-		case "table":
-			return append(b, s.names[o.JobID.Table()]...)
-		case "next":
-			return appendTime(b, o.Next)
-		case "job_id":
-			return strconv.AppendUint(b, uint64(o.JobID), 10)
-		case "version":
-			return strconv.AppendUint(b, uint64(o.Version), 10)
-		case "attempts":
-			return appendInt(b, o.Attempts)
-		case "status":
-			return appendInt(b, int(o.from()))
-		case "action":
-			b = append(b, '=')
-			if o.Prolonged {
-				b[len(b)-1] = '>'
-				b = append(b, '=')
-			}
-			return appendTime(append(b, ' '), o.Action)
-		}
-		if o.byClaimer() {
-			return append(b, byClaimer...)
-		}
-		return b
-	})
-}
-
-// from is the status that the attempt left its row in.
-func (o *Outcome) from() tocsin.Status {
-	if o.Claimed {
-		return tocsin.Claimed
+	in := slots{
+		"next": instant(o.Next), "job_id": o.JobID, "version": o.Version, "attempts": o.Attempts,
+		"status": tocsin.Pending, "compare": "=", "action": instant(o.Action), "by": "",
 	}
-	return tocsin.Pending
+	if o.Claimed {
+		in["status"] = tocsin.Claimed
+	}
+	if o.Prolonged {
+		in["compare"] = ">="
+	}
+	if o.byClaimer() {
+		in["by"] = byClaimer
+	}
+	return st.render(b, s.ofTable(o.JobID.Table(), in))
 }
 
 func tablesOfOutcomes(outcomes []Outcome, groups [][]int) []int {

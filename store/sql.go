@@ -1,7 +1,5 @@
 package store
 
-import "github.com/tocsinhq/tocsin/internal/layoutrow"
-
 // The statements. {slots} are filled by who sends them: numbers and times as
 // literals, text as ? arguments. Lists of ids are sorted and hold at most
 // maxIDs; statements for several tables are joined by unionAll or sent together.
@@ -241,15 +239,18 @@ SELECT /* tocsin last_bell */
     IFNULL(MAX(id), 0)
 FROM {database}.doorbell`)
 
-// counts reads all of one table's idx_due: for operators, not for engines.
-var counts = prepare(`
-SELECT /* tocsin counts */
-    {table_no},
+// countColumns are what counts reads, behind the number of the table.
+const countColumns = `
     biz_type,
     status,
     COUNT(*),
     MIN(action_time)
-FROM {table} FORCE INDEX (idx_due)
+FROM {table} FORCE INDEX (idx_due)`
+
+// counts reads all of one table's idx_due: for operators, not for engines.
+var counts = prepare(`
+SELECT /* tocsin counts */
+    {table_no},` + countColumns + `
 GROUP BY biz_type, status`)
 
 // someCounts is counts for the first {limit} rows of one status.
@@ -273,12 +274,7 @@ GROUP BY biz_type`)
 // liveCounts is counts for rows that are pending, claimed or dead.
 var liveCounts = prepare(`
 SELECT /* tocsin live_counts */
-    {table_no},
-    biz_type,
-    status,
-    COUNT(*),
-    MIN(action_time)
-FROM {table} FORCE INDEX (idx_due)
+    {table_no},` + countColumns + `
 WHERE status IN (0, 1, 4)
 GROUP BY biz_type, status`)
 
@@ -300,17 +296,6 @@ FROM (
     ORDER BY action_time
     LIMIT {limit}) AS late
 GROUP BY biz_type`)
-
-// layoutOf reads the layout row of one database, and its mark. If the layout table is of schema version 2, which has no
-// column sweep_grace_ms, the name refers to the outer query's column, which is 0.
-var layoutOf = prepare(`
-SELECT /* tocsin layout */
-    {database_no},` + layoutrow.Columns + `,
-    ownership,
-    mark,
-    (SELECT (SELECT sweep_grace_ms FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS sweep_grace_ms) AS older)
-FROM {database}.layout
-WHERE id = 1`)
 
 // variables reads the settings that Facts holds; servers skip those they do
 // not have.

@@ -88,6 +88,8 @@ func (in slots) fill(b []byte, slot string) []byte {
 		return appendInt(b, value)
 	case int64:
 		return strconv.AppendInt(b, value, 10)
+	case uint32:
+		return strconv.AppendUint(b, uint64(value), 10)
 	case uint64:
 		return strconv.AppendUint(b, value, 10)
 	case tocsin.JobID:
@@ -99,7 +101,7 @@ func (in slots) fill(b []byte, slot string) []byte {
 	case []int:
 		return appendList(b, value)
 	case []uint64:
-		return appendTypes(b, value)
+		return appendList(b, value)
 	case []tocsin.JobID:
 		return appendList(b, value)
 	}
@@ -159,8 +161,11 @@ func appendInstant(b []byte, milli int64) []byte {
 	return time.UnixMilli(milli).UTC().AppendFormat(b, "2006-01-02 15:04:05.000")
 }
 
-// appendList appends the numbers, separated by commas.
+// appendList appends the numbers, separated by commas, or 0, which is none, if there are none: an empty list is no SQL.
 func appendList[N ~uint64 | ~int](b []byte, numbers []N) []byte {
+	if len(numbers) == 0 {
+		return append(b, '0')
+	}
 	for i, n := range numbers {
 		if i > 0 {
 			b = append(b, ',')
@@ -168,14 +173,6 @@ func appendList[N ~uint64 | ~int](b []byte, numbers []N) []byte {
 		b = strconv.AppendUint(b, uint64(n), 10)
 	}
 	return b
-}
-
-// appendTypes appends numbers of biz types, or 0, which is none, if there are none: an empty list is no SQL.
-func appendTypes(b []byte, types []uint64) []byte {
-	if len(types) == 0 {
-		return append(b, '0')
-	}
-	return appendList(b, types)
 }
 
 func appendInt(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }

@@ -92,11 +92,11 @@ func (b *bench) figureReads(database int, tables []int) map[string]ask {
 			return len(all), err
 		},
 		"relayed": func(ctx context.Context) (int, error) {
-			all, err := b.Relayed(ctx, 0, database, RelayedKey{}, 1)
+			all, err := b.Relayed(ctx, database, RelayedKey{}, 1)
 			return len(all), err
 		},
 		"noted": func(ctx context.Context) (int, error) {
-			there, err := b.Noted(ctx, 0, database, []RelayedKey{{Outbox: "a", ID: 1}})
+			there, err := b.Noted(ctx, database, []RelayedKey{{Outbox: "a", ID: 1}})
 			return len(there), err
 		},
 	}

@@ -31,6 +31,8 @@ type Store struct {
 	held   atomic.Bool               // see Hold
 	jumped atomic.Pointer[time.Time] // see Jumped
 
+	horizon atomic.Int64 // of the doorbell, ms; 0: no layout row was read yet
+
 	identities layoutrow.Identities   // from the layout rows read so far
 	agreed     atomic.Pointer[string] // the identity agreed on when a layout row was last read
 	marks      layoutrow.Marks        // from layout rows, the mark tables and Remember
@@ -119,7 +121,7 @@ func (s *Store) add(spec mysql.Spec) error {
 	}
 	pool, err := mysql.Open(spec)
 	if err != nil {
-		return errors.Join(err, sv.prober.close())
+		return errors.Join(err, sv.prober.db.Close())
 	}
 	pool.Databases = slices.Sorted(slices.Values(pool.Databases))
 	sv.Server = pool
@@ -137,7 +139,7 @@ func (s *Store) add(spec mysql.Spec) error {
 func (s *Store) Close() error {
 	var errs []error
 	for _, sv := range s.servers {
-		if err := errors.Join(sv.prober.close(), sv.DB.Close()); err != nil {
+		if err := errors.Join(sv.prober.db.Close(), sv.DB.Close()); err != nil {
 			errs = append(errs, fmt.Errorf("close server %s: %w", sv.Name, err))
 		}
 	}

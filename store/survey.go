@@ -40,30 +40,28 @@ type Survey struct {
 // are up to besideEvery old. From then on, statements to unusable databases are refused, and those to databases that
 // are usable again are admitted. An error concerns the whole server and changes neither; Term and Addresses are set beside
 // it.
-func (s *Store) Survey(ctx context.Context, server int) (Survey, error) {
+func (s *Store) Survey(ctx context.Context, server int) (found Survey, err error) {
 	sv := s.servers[server]
+	defer func() { found.Term, found.Addresses = sv.Term(), sv.Sightings(ctx) }()
 	taken, err := s.measure(ctx, sv)
 	if err != nil {
-		return Survey{Term: sv.Term(), Addresses: sv.Sightings(ctx)}, s.wrap(err, "read the clock", sv)
+		return Survey{}, s.wrap(err, "read the clock", sv)
 	}
 	beside := sv.beside.Load()
 	if beside == nil || time.Since(beside.read) > besideEvery {
 		if beside, err = s.lookBeside(ctx, sv); err != nil {
-			return Survey{Term: sv.Term(), Addresses: sv.Sightings(ctx)}, err
+			return Survey{}, err
 		}
 		sv.beside.Store(beside)
 	}
-	var unusable map[int]error
+	found = Survey{Offset: taken.offset(), Flawed: beside.flawed, ReadOnly: beside.readOnly, Full: sv.full.now()}
 	for database, refusal := range sv.refused() {
-		if unusable == nil {
-			unusable = make(map[int]error)
+		if found.Unusable == nil {
+			found.Unusable = make(map[int]error)
 		}
-		unusable[database] = refusal
+		found.Unusable[database] = refusal
 	}
-	return Survey{
-		Term: sv.Term(), Addresses: sv.Sightings(ctx),
-		Offset: taken.offset(), Unusable: unusable, Flawed: beside.flawed, ReadOnly: beside.readOnly, Full: sv.full.now(),
-	}, nil
+	return found, nil
 }
 
 // besideEvery is how long readings that rarely change are reused.

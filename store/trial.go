@@ -57,7 +57,7 @@ func (s *Store) User(ctx context.Context, server int) (user string, err error) {
 
 // usable returns the server's databases that are the config's.
 func (s *Store) usable(ctx context.Context, sv *server) ([]int, error) {
-	refused, err := s.refusalsOver(ctx, sv, sv.DB)
+	_, refused, err := s.refusalsOver(ctx, sv, sv.DB)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (s *Store) trialsOf(rights Rights, verb string) (tables []trialed) {
 func (s *Store) try(ctx context.Context, sv *server, database int, verb string, tables []trialed) error {
 	var text []byte
 	for _, t := range tables {
-		text = t.text.render(text, s.ofDatabase(database, slots{"table": t.name}))
+		text = t.text.render(text, s.ofDatabase(database, slots{"table": t.name, "column": updates[t.kind]}))
 	}
 	err := s.transactIn(ctx, sv, []int{database}, func(conn *sql.Conn) error {
 		if verb == "SELECT" {
@@ -167,11 +167,7 @@ var (
 	tryRing = prepare(`INSERT /* tocsin trial */ INTO {database}.{table} (table_no, job_id, biz_type, action_time)
 SELECT 0, 0, 0, UTC_TIMESTAMP(3) FROM DUAL WHERE FALSE;`)
 
-	tryStatus   = prepare(`UPDATE /* tocsin trial */ {database}.{table} SET status = status WHERE FALSE;`)
-	tryRevision = prepare(`UPDATE /* tocsin trial */ {database}.{table} SET revision = revision WHERE FALSE;`)
-	tryState    = prepare(`UPDATE /* tocsin trial */ {database}.{table} SET state = state WHERE FALSE;`)
-	tryAbout    = prepare(`UPDATE /* tocsin trial */ {database}.{table} SET about = about WHERE FALSE;`)
-	tryMark     = prepare(`UPDATE /* tocsin trial */ {database}.{table} SET mark = mark WHERE FALSE;`)
+	tryUpdate = prepare(`UPDATE /* tocsin trial */ {database}.{table} SET {column} = {column} WHERE FALSE;`)
 )
 
 // TaskTables stands for all task tables in Rights.
@@ -190,9 +186,9 @@ var usual = Rights{
 // verbs are those that can be tried, in order.
 var verbs = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
-// updates has a statement for each table that a role may update.
-var updates = map[string]statement{
-	TaskTables: tryStatus, "owner": tryRevision, "biz_type": tryRevision, "layout": tryState, "node": tryAbout, "mark": tryMark, "schedule": tryState,
+// updates has a column of each table that a role may update.
+var updates = map[string]string{
+	TaskTables: "status", "owner": "revision", "biz_type": "revision", "layout": "state", "node": "about", "mark": "mark", "schedule": "state",
 }
 
 // trial returns the statement that tries a verb on a table; false if there is none that needs only rights in r.
@@ -211,8 +207,7 @@ func (r Rights) trial(verb, table string) (statement, bool) {
 	case verb == "DELETE":
 		return tryDelete, reads
 	}
-	text, known := updates[table]
-	return text, known && reads
+	return tryUpdate, updates[table] != "" && reads
 }
 
 // touch writes a finished task with job_id 0, which no task has, and removes it.

@@ -11,14 +11,6 @@ import (
 	"github.com/tocsinhq/tocsin/duequeue"
 )
 
-// idsIn are the rows of entries.
-func idsIn(entries []duequeue.Entry) (ids []tocsin.JobID) {
-	for _, e := range entries {
-		ids = append(ids, e.JobID)
-	}
-	return ids
-}
-
 // Of a key so many rows are claimed at once, in the order of their times. Another biz type of the same biz_id is another key.
 func TestAKeysRowsAreClaimedInTurn(t *testing.T) {
 	t.Parallel()
@@ -50,7 +42,7 @@ func TestAKeysRowsAreClaimedInTurn(t *testing.T) {
 		}
 		got := turns[key]
 		slices.Sort(got.Claimed)
-		if !slices.Equal(got.Claimed, claimed) || !slices.Equal(idsIn(got.Next), next) || len(turns) > 1 {
+		if !slices.Equal(got.Claimed, claimed) || !slices.Equal(idsOfEntries(got.Next), next) || len(turns) > 1 {
 			t.Errorf("turns %+v, want %v claimed and %v next", turns, claimed, next)
 		}
 	}

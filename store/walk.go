@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // How work that belongs to no owner, such as a sweep, a purge, an audit or a redrive, goes over all tables of a cluster:
@@ -41,12 +40,6 @@ func Join(errs ...error) error {
 		said[err.Error()] = true
 		return false
 	})...)
-}
-
-// OfServer reports whether an error ends the work on the server, not only on a table.
-func OfServer(err error) bool {
-	class := mysql.ClassOf(err)
-	return class == mysql.Canceled || class.OfServer()
 }
 
 // Walk calls look for all tables of a server, at most Together at once. The first error ends it, as does the end of ctx.

@@ -197,7 +197,7 @@ func (p *outboxPart) ledger(ctx context.Context, server, database int, kept func
 	after := store.RelayedKey{}
 	return paged(ctx, func() (bool, error) {
 		began := time.Now()
-		rows, err := p.Store.Relayed(ctx, server, database, after, ledgerPage)
+		rows, err := p.Store.Relayed(ctx, database, after, ledgerPage)
 		p.cost.spent(1, len(rows), began)
 		if err != nil || len(rows) == 0 {
 			return false, err
@@ -312,7 +312,7 @@ func (p *outboxPart) unmoved(ctx context.Context, identity string, database int,
 		keys[i] = store.RelayedKey{Outbox: identity, ID: row.ID, Created: row.Created.UTC().Format("2006-01-02 15:04:05.000000")}
 	}
 	began := time.Now()
-	moved, err := p.Store.Noted(ctx, p.Store.ServerOf(database*p.Store.Layout().Tables), database, keys)
+	moved, err := p.Store.Noted(ctx, database, keys)
 	p.cost.spent(1, 0, began)
 	if err != nil {
 		return err

@@ -106,7 +106,7 @@ func (w *purgeWalk) take(ctx context.Context, status tocsin.Status, before int64
 		}
 		err := w.table(ctx, status, before, entries[:end])
 		switch {
-		case store.OfServer(err):
+		case mysql.Unanswered(err):
 			return err
 		case err != nil:
 			w.failTable(table, err)

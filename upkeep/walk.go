@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -47,7 +48,7 @@ func (w *walk) overTables(ctx context.Context, look func(tables []int) error) er
 func (w *walk) overDatabases(work func(database int) error, failed func(database int, err error)) error {
 	for _, database := range w.store.DatabasesOf(w.server) {
 		switch err := work(database); {
-		case store.OfServer(err):
+		case mysql.Unanswered(err):
 			return err
 		case err != nil:
 			failed(database, err)

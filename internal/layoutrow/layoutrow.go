@@ -1,7 +1,7 @@
 // Package layoutrow is the authority for whether a database is the one that a config
 // means. Every database describes in one row what it is part of:
 //
-//	layout row: Read, or Columns --Fields--> Row --Want.Refuse--> "", or what differs
+//	layout row --Read--> Row --Want.Refuse--> "", or what differs
 //	rows of one server, and what could not be read --Want.Judge--> Problems
 //
 // All but Read is pure. A difference is one sentence that names the database and both sides.
@@ -55,27 +55,6 @@ type Row struct {
 
 	Packet int       // max_allowed_packet of the server, bytes; 0: not read
 	Clock  time.Time // of the server when the row was read, in microseconds; zero: not read
-}
-
-// Columns are what a Row is read from, behind the value of Asked.
-const Columns = `
-    cluster_id,
-    identity,
-    database_no,
-    databases_total,
-    tables_per_database,
-    hash,
-    doorbell_horizon_ms,
-    schema_version,
-    works_with,
-    state`
-
-// Fields returns the scan targets of a row that holds Asked and Columns.
-func (r *Row) Fields() []any {
-	return []any{
-		&r.Asked, &r.Cluster, &r.Identity, &r.Number, &r.Databases, &r.Tables, &r.Hash,
-		&r.HorizonMS, &r.Version, &r.WorksWith, &r.State,
-	}
 }
 
 // Horizon is how near a task must be to ring the doorbell.

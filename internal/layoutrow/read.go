@@ -10,11 +10,24 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// readSQL reads the layout row of one database, its mark, and facts of its server. Parameter: the database's number by the config.
-// Primary key. Whole milliseconds would be up to one behind the clock.
+// readSQL reads the layout row of one database and facts of its server. Parameter: the database's number by the config.
+// Primary key. If the table is of schema version 2, which has no column sweep_grace_ms, the name refers to the outer query's
+// column, which is 0. Whole milliseconds would be up to one behind the clock.
 const readSQL = `SELECT /* tocsin layout */
-    ?,` + Columns + `,
+    ?,
+    cluster_id,
+    identity,
+    database_no,
+    databases_total,
+    tables_per_database,
+    hash,
+    doorbell_horizon_ms,
+    schema_version,
+    works_with,
+    state,
+    ownership,
     mark,
+    (SELECT (SELECT sweep_grace_ms FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS sweep_grace_ms) AS older),
     @@max_allowed_packet,
     CAST(UTC_TIMESTAMP(6) AS CHAR)
 FROM {database}.layout
@@ -28,8 +41,8 @@ type Queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Read reads the layout rows of a server's databases, by number, with their marks but without Ownership and GraceMS. failed has
-// the reasons why others could not be read. name returns the name of a database. The error concerns the whole server.
+// Read reads the layout rows of a server's databases, by number. failed has the reasons why others could not be read. name
+// returns the name of a database. The error concerns the whole server.
 func Read(ctx context.Context, over Queryer, databases []int, name func(database int) string) (rows map[int]Row, failed map[int]error, err error) {
 	rows, failed = make(map[int]Row, len(databases)), map[int]error{}
 	for part := range slices.Chunk(databases, readAtOnce) {
@@ -39,6 +52,10 @@ func Read(ctx context.Context, over Queryer, databases []int, name func(database
 		}
 		if mysql.Unanswered(err) {
 			return nil, nil, err
+		}
+		if len(part) == 1 {
+			failed[part[0]] = err
+			continue
 		}
 		for _, database := range part { // so that a fault of one hides no other
 			if err := readInto(ctx, over, []int{database}, name, rows); mysql.Unanswered(err) {
@@ -64,7 +81,9 @@ func readInto(ctx context.Context, over Queryer, databases []int, name func(data
 	for found.Next() {
 		var r Row
 		var clock string
-		if err := found.Scan(append(r.Fields(), &r.Mark, &r.Packet, &clock)...); err != nil {
+		err := found.Scan(&r.Asked, &r.Cluster, &r.Identity, &r.Number, &r.Databases, &r.Tables, &r.Hash, &r.HorizonMS,
+			&r.Version, &r.WorksWith, &r.State, &r.Ownership, &r.Mark, &r.GraceMS, &r.Packet, &clock)
+		if err != nil {
 			return err
 		}
 		if r.Clock, err = time.Parse("2006-01-02 15:04:05.000000", clock); err != nil {
