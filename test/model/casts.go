@@ -22,7 +22,6 @@ func Casts() []Cast {
 		{Name: "two nodes, a redrive with the same key in the same millisecond", Roles: nodes, Coincide: true, Redrives: 1, SameKey: true},
 		{Name: "node and sweeper, a redrive with the same key of what is claimed too", Roles: both, Breaks: true, Redrives: 1, SameKey: true},
 		{Name: "two claimers, strict, a fault, a redrive with the same key", Roles: claimers, Strict: true, Faults: 1, Redrives: 1, SameKey: true},
-		{Name: "two nodes, strict, a reschedule, a redrive", Roles: nodes, Strict: true, Reschedules: 1, Redrives: 1},
 		{Name: "two nodes, a fault in the same millisecond", Roles: nodes, Coincide: true, Faults: 1},
 		{Name: "node and sweeper, a fault in the same millisecond", Roles: both, Coincide: true, Faults: 1},
 		{Name: "node and sweeper, handlers with transactions and late successes", Roles: both, Faults: 1, InTx: true, Late: true},

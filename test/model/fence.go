@@ -105,16 +105,15 @@ var fenceGuardNames = [fenceGuards]string{
 	"a row is written over a lower one only",
 }
 
-// String names the guard.
-func (g FenceGuard) String() string { return fenceGuardNames[g] }
-
 // fenceWorld makes the steps.
 type fenceWorld struct {
-	name  string
-	start fenceFaults
-	off   [fenceGuards]bool
+	name   string
+	faults fenceFaults
+	off    [fenceGuards]bool
 	steps[fences]
 }
+
+func (w *fenceWorld) start() fences { return fences{life: 1, left: w.faults} }
 
 func (w *fenceWorld) emit(s *fences, who int, what string, progress bool, change func(*fences) string) {
 	w.steps.emit(s, who, what, progress, change)
@@ -221,13 +220,9 @@ func (w *fenceWorld) stuck(*fences) string {
 func (w *fenceWorld) first(*fences) string { return "nobody has the table" }
 
 func (w *fenceWorld) line(mv *step[fences]) string {
-	who := ""
-	if mv.who != nobody {
-		who = fmt.Sprintf("node %d ", mv.who+1)
-	}
 	t := &mv.to
 	return fmt.Sprintf("%-60s etcd: revision %d, epoch %d, key of %d; row: node %d, epoch %d, revision %d",
-		who+mv.what, t.now, t.epoch, t.key.node, t.row.node, t.row.epoch, t.row.created)
+		named("node", mv.who)+mv.what, t.now, t.epoch, t.key.node, t.row.node, t.row.epoch, t.row.created)
 }
 
 // String names the play.

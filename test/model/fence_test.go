@@ -1,51 +1,36 @@
 package model
 
-import "testing"
+import (
+	"maps"
+	"testing"
+)
 
-// boundFence is the bound of one search, in states.
-const boundFence = 1_000_000
+// fenceWorlds are the searches of the fence, the quick ones first. The last two are too much for the race detector.
+func fenceWorlds() []fenceWorld {
+	return inTime([]fenceWorld{
+		{name: "a wipe", faults: fenceFaults{wipes: 1, others: 2}},
+		{name: "a restore, a hand-over", faults: fenceFaults{restores: 1, handOvers: 1, losses: 2}},
+		{name: "a restore, an owner row that can't be read", faults: fenceFaults{restores: 1, losses: 2, unread: 1}},
+		{name: "a wipe, an owner row that can't be read", faults: fenceFaults{wipes: 1, unread: 1, others: 1}},
+		{name: "a wipe, a lost lease", faults: fenceFaults{wipes: 1, losses: 1, others: 1}},
+		{name: "two wipes", faults: fenceFaults{wipes: 2, others: 1}},
+	}, 4)
+}
 
-// plays are the searches of the fence, the quick ones first. The last two are too much for the race detector.
-func plays() []fenceWorld {
-	all := []fenceWorld{
-		{name: "a wipe", start: fenceFaults{wipes: 1, others: 2}},
-		{name: "a restore, a hand-over", start: fenceFaults{restores: 1, handOvers: 1, losses: 2}},
-		{name: "a restore, an owner row that can't be read", start: fenceFaults{restores: 1, losses: 2, unread: 1}},
-		{name: "a wipe, an owner row that can't be read", start: fenceFaults{wipes: 1, unread: 1, others: 1}},
-		{name: "a wipe, a lost lease", start: fenceFaults{wipes: 1, losses: 1, others: 1}},
-		{name: "two wipes", start: fenceFaults{wipes: 2, others: 1}},
-	}
-	if underRace || testing.Short() {
-		return all[:4]
+// fencePlays search with some guards switched off.
+func fencePlays(off ...FenceGuard) (all []play) {
+	for _, w := range fenceWorlds() {
+		for _, g := range off {
+			w.off[g] = true
+		}
+		all = append(all, playOf(&w))
 	}
 	return all
 }
 
-// searchFence walks a play with some guards switched off.
-func searchFence(t *testing.T, w fenceWorld, off ...FenceGuard) Result {
-	t.Helper()
-	for _, g := range off {
-		w.off[g] = true
-	}
-	got, err := walk(&w, fences{life: 1, left: w.start}, boundFence)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
-}
-
 func TestOwnersFollowOneAnotherInEveryHistory(t *testing.T) {
 	t.Parallel()
-	for _, play := range plays() {
-		t.Run(play.name, func(t *testing.T) {
-			t.Parallel()
-			got := searchFence(t, play)
-			t.Logf("%d states, %d steps", got.States, got.Steps)
-			if got.Finding != nil {
-				t.Errorf("\n%s", got.Finding)
-			}
-		})
-	}
+	mustHold(t, fencePlays(), bound)
 }
 
 // TestEveryGuardOfTheFenceIsNeeded switches each guard off; two that replace each other are switched off together.
@@ -58,15 +43,9 @@ func TestEveryGuardOfTheFenceIsNeeded(t *testing.T) {
 		}
 	}
 	for _, guards := range off {
-		t.Run(guards[0].String(), func(t *testing.T) {
+		t.Run(fenceGuardNames[guards[0]], func(t *testing.T) {
 			t.Parallel()
-			for _, play := range plays() {
-				if got := searchFence(t, play, guards...); got.Finding != nil {
-					t.Logf("%s:\n%s", play.name, got.Finding)
-					return
-				}
-			}
-			t.Error("nothing breaks without it")
+			mustFind(t, fencePlays(guards...))
 		})
 	}
 }
@@ -75,18 +54,8 @@ func TestEveryGuardOfTheFenceIsNeeded(t *testing.T) {
 func TestEveryStepOfTheFenceIsTaken(t *testing.T) {
 	t.Parallel()
 	taken := map[string]bool{}
-	for _, play := range plays() {
-		first := fences{life: 1, left: play.start}
-		seen := map[fences]bool{first: true}
-		for todo := []fences{first}; len(todo) > 0 && len(seen) < 100_000; todo = todo[1:] {
-			for _, mv := range play.moves(&todo[0]) {
-				taken[mv.what] = true
-				if !seen[mv.to] {
-					seen[mv.to] = true
-					todo = append(todo, mv.to)
-				}
-			}
-		}
+	for _, w := range fenceWorlds() {
+		maps.Copy(taken, stepsOf(&w, 100_000))
 	}
 	want := []string{
 		"others write to etcd", "etcd is wiped", "etcd is restored from an older snapshot", "the pause is over",

@@ -23,6 +23,8 @@ const (
 	lastTick   = 5
 )
 
+var rowNames = [intakeRows]string{"row 0", "row 1", "row 2"}
+
 // handStage is how far a row in hand is.
 type handStage uint8
 
@@ -138,9 +140,6 @@ var intakeGuardNames = [intakeGuards]string{
 	"what is resumed is read from the beginning", "a peek looks back to the last one", "there are full looks",
 }
 
-// String names the guard.
-func (g IntakeGuard) String() string { return intakeGuardNames[g] }
-
 // intakeWorld makes the steps of a play.
 type intakeWorld struct {
 	name   string
@@ -154,8 +153,6 @@ type intakeWorld struct {
 	off    [intakeGuards]bool
 	steps[intake]
 }
-
-func (w *intakeWorld) on(g IntakeGuard) bool { return !w.off[g] }
 
 func (w *intakeWorld) start() intake {
 	return intake{rows: w.rows, past: 0, left: w.budget} // a table that was taken is read from the beginning
@@ -186,15 +183,15 @@ func (w *intakeWorld) demand(s *intake) uint8 {
 func (w *intakeWorld) find(s *intake, n int, due uint8) {
 	switch h := &s.hand[n]; {
 	case h.stage != noHand:
-		if w.on(FoundInHand) && (h.again == 0 || due+1 < h.again) {
+		if !w.off[FoundInHand] && (h.again == 0 || due+1 < h.again) {
 			h.again = due + 1
 		}
 	case s.ring[n] != 0:
-		if due+1 < s.ring[n] && w.on(EarlierIsTaken) {
+		if due+1 < s.ring[n] && !w.off[EarlierIsTaken] {
 			s.ring[n] = due + 1
 		}
 	case due <= s.now && w.demand(s) <= s.ripe():
-		if w.on(FoundLowersPast) {
+		if !w.off[FoundLowersPast] {
 			w.lower(s, n, due)
 		}
 	default:
@@ -217,7 +214,7 @@ func (s *intake) ripe() (n uint8) {
 func (w *intakeWorld) lower(s *intake, n int, due uint8) {
 	at := placeOf(due, n)
 	s.past = min(s.past, at)
-	if s.pull.on && w.on(PullKeepsLower) {
+	if s.pull.on && !w.off[PullKeepsLower] {
 		s.pull.lowest = min(s.pull.lowest, at)
 	}
 }
@@ -239,15 +236,15 @@ func (w *intakeWorld) evict(s *intake) {
 	due := s.ring[latest] - 1
 	s.ring[latest] = 0
 	if due <= s.now {
-		if w.on(EvictedLowersPast) {
+		if !w.off[EvictedLowersPast] {
 			w.lower(s, latest, due)
 		}
 		return
 	}
-	if w.on(EvictedLowers) {
+	if !w.off[EvictedLowers] {
 		s.horizon = min(s.horizon, due)
 	}
-	if s.peek.on && w.on(EvictedLowersNext) && (s.peek.lost == 0 || due+1 < s.peek.lost) {
+	if s.peek.on && !w.off[EvictedLowersNext] && (s.peek.lost == 0 || due+1 < s.peek.lost) {
 		s.peek.lost = due + 1
 	}
 }
@@ -256,7 +253,7 @@ func (w *intakeWorld) evict(s *intake) {
 func (w *intakeWorld) leave(s *intake, n int) {
 	h := s.hand[n]
 	s.hand[n] = inHand{}
-	if s.pull.on && w.on(LeftIsSkipped) {
+	if s.pull.on && !w.off[LeftIsSkipped] {
 		s.pull.left.put(n)
 	}
 	if h.again != 0 {
@@ -267,10 +264,10 @@ func (w *intakeWorld) leave(s *intake, n int) {
 // putBack is what follows a row that was stored as due then.
 func (w *intakeWorld) putBack(s *intake, n int, due uint8) {
 	horizon := s.horizon
-	if s.peek.on && w.on(AgainDuringPeek) {
+	if s.peek.on && !w.off[AgainDuringPeek] {
 		horizon = max(horizon, s.now+w.ahead+1)
 	}
-	if due <= s.now || due < horizon && w.on(AgainInRing) {
+	if due <= s.now || due < horizon && !w.off[AgainInRing] {
 		w.find(s, n, due)
 	}
 }

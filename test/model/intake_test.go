@@ -2,9 +2,6 @@ package model
 
 import "testing"
 
-// boundIntake is the bound of one search, in states.
-const boundIntake = 2_000_000
-
 var (
 	noRow   = intakeRow{over: true}
 	overdue = intakeRow{there: true}
@@ -13,9 +10,9 @@ var (
 func soon(due uint8) intakeRow  { return intakeRow{there: true, due: due} }
 func added(due uint8) intakeRow { return intakeRow{due: due} }
 
-// intakePlays are the searches of a lane, the quick ones first.
-func intakePlays() []intakeWorld {
-	return []intakeWorld{
+// intakePlays are the searches of a lane with some guards switched off, the quick ones first.
+func intakePlays(off ...IntakeGuard) (all []play) {
+	for _, w := range []intakeWorld{
 		{name: "two rows that are due at once", rows: [intakeRows]intakeRow{overdue, overdue, noRow}, ring: 1, slots: 2, page: 1, ahead: 1},
 		{name: "one is committed late", rows: [intakeRows]intakeRow{overdue, {late: true}, noRow}, ring: 1, slots: 1, page: 1, ahead: 1},
 		{name: "a row is tried again", rows: [intakeRows]intakeRow{soon(1), soon(2), noRow}, ring: 2, slots: 1, page: 1, ahead: 2, budget: intakeBudget{retries: 2}},
@@ -23,48 +20,27 @@ func intakePlays() []intakeWorld {
 		{name: "rows are changed", rows: [intakeRows]intakeRow{soon(2), soon(1), noRow}, ring: 2, slots: 1, page: 1, ahead: 2, bells: true, budget: intakeBudget{changes: 1}},
 		{name: "reads fail", rows: [intakeRows]intakeRow{soon(1), added(1), noRow}, ring: 2, slots: 1, page: 1, ahead: 1, budget: intakeBudget{fails: 1, stalls: 2}},
 		{name: "a type is paused", rows: [intakeRows]intakeRow{soon(1), soon(2), noRow}, ring: 1, slots: 1, page: 1, ahead: 1, budget: intakeBudget{pauses: 1, retries: 1}},
+	} {
+		for _, g := range off {
+			w.off[g] = true
+		}
+		all = append(all, playOf(&w))
 	}
-}
-
-func searchIntake(t *testing.T, w intakeWorld, off ...IntakeGuard) Result {
-	t.Helper()
-	for _, g := range off {
-		w.off[g] = true
-	}
-	got, err := walk(&w, w.start(), boundIntake)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
+	return all
 }
 
 func TestNoRowOfAnIntakeIsOverlooked(t *testing.T) {
 	t.Parallel()
-	for _, play := range intakePlays() {
-		t.Run(play.name, func(t *testing.T) {
-			t.Parallel()
-			got := searchIntake(t, play)
-			t.Logf("%d states, %d steps", got.States, got.Steps)
-			if got.Finding != nil {
-				t.Errorf("\n%s", got.Finding)
-			}
-		})
-	}
+	mustHold(t, intakePlays(), bound)
 }
 
 // TestEveryGuardOfTheIntakeIsNeeded switches each guard off: each is a naive version of the protocol.
 func TestEveryGuardOfTheIntakeIsNeeded(t *testing.T) {
 	t.Parallel()
-	for g := range intakeGuards {
-		t.Run(g.String(), func(t *testing.T) {
+	for g, name := range intakeGuardNames {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, play := range intakePlays() {
-				if got := searchIntake(t, play, g); got.Finding != nil {
-					t.Logf("%s:\n%s", play.name, got.Finding)
-					return
-				}
-			}
-			t.Error("nothing breaks without it")
+			mustFind(t, intakePlays(IntakeGuard(g)))
 		})
 	}
 }

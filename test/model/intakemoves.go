@@ -37,7 +37,7 @@ func (w *intakeWorld) broken(s *intake) string {
 func (w *intakeWorld) user(s *intake) {
 	for n, r := range s.rows {
 		if !r.there && !r.over && r.late == (s.now >= r.due+lookBack) {
-			w.emit(s, nobody, fmt.Sprintf("row %d is committed", n), true, func(t *intake) string {
+			w.emit(s, nobody, rowNames[n]+" is committed", true, func(t *intake) string {
 				t.rows[n].there = true
 				w.tell(t, n)
 				return ""
@@ -135,7 +135,7 @@ func (w *intakeWorld) peeks(s *intake) {
 				return ""
 			}
 			from := int(t.now) - lookBack
-			if w.on(MissedIsPeeked) {
+			if !w.off[MissedIsPeeked] {
 				from -= int(t.missed)
 			}
 			t.peek = look{on: true}
@@ -166,7 +166,7 @@ func (w *intakeWorld) looksWhole(s *intake) {
 		})
 		return
 	}
-	if s.past != nowhere || s.paused || !w.on(FullLook) {
+	if s.past != nowhere || s.paused || w.off[FullLook] {
 		return
 	}
 	var rows dues
@@ -215,13 +215,13 @@ func (w *intakeWorld) pulled(t *intake) string {
 	next, took := nowhere, 0
 	if p.full {
 		next = p.last + 1
-		if !w.on(PastHasIDs) {
+		if w.off[PastHasIDs] {
 			next = placeOf(p.last.due(), 0)
 		}
 	}
 	for n, due := range p.rows {
 		switch {
-		case t.paused, due == 0, p.left.has(n), w.on(KnownIsSkipped) && (t.ring[n] != 0 || t.hand[n].stage != noHand):
+		case t.paused, due == 0, p.left.has(n), !w.off[KnownIsSkipped] && (t.ring[n] != 0 || t.hand[n].stage != noHand):
 		default:
 			took++
 			if bad := t.begin(n); bad != "" {
@@ -250,7 +250,7 @@ func (s *intake) begin(n int) string {
 
 // rowMoves is the way of one row.
 func (w *intakeWorld) rowMoves(s *intake, n int) {
-	row := fmt.Sprintf("row %d", n)
+	row := rowNames[n]
 	if s.bells[n] != 0 {
 		w.emit(s, nobody, row+": its bell is heard", true, func(t *intake) string {
 			due := t.bells[n] - 1
@@ -277,7 +277,7 @@ func (w *intakeWorld) works(s *intake, n int, row string) {
 	switch h := s.hand[n]; h.stage {
 	case loading:
 		w.emit(s, nobody, row+" is loaded", true, func(t *intake) string {
-			if r := t.rows[n]; w.on(LoadedIsChecked) && (!r.open() || r.due > t.now) {
+			if r := t.rows[n]; !w.off[LoadedIsChecked] && (!r.open() || r.due > t.now) {
 				w.leave(t, n)
 				if r.open() {
 					w.putBack(t, n, r.due)
@@ -290,7 +290,7 @@ func (w *intakeWorld) works(s *intake, n int, row string) {
 			w.emit(s, nobody, row+" can't be loaded", false, func(t *intake) string {
 				t.left.fails--
 				w.leave(t, n)
-				if w.on(FailedIsFound) {
+				if !w.off[FailedIsFound] {
 					w.find(t, n, h.due)
 				}
 				return ""
@@ -330,7 +330,7 @@ func (w *intakeWorld) pauses(s *intake, n int) {
 	case s.paused:
 		w.emit(s, nobody, "the type is resumed", true, func(t *intake) string {
 			t.paused, t.horizon = false, 0
-			if w.on(ResumedReadsAll) {
+			if !w.off[ResumedReadsAll] {
 				t.past = 0
 				if t.pull.on {
 					t.pull.lowest = 0

@@ -4,42 +4,27 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 )
 
-// bound of one search, in states.
-const bound = 3_000_000
+// quickCasts is how many of the casts the race detector searches too.
+const quickCasts = 5
 
-// inTime returns the casts that can be searched quickly. The race detector makes a search ten times slower and has
-// nothing to find in it: `make model` and `make test` search all casts without it.
-func inTime() []Cast {
-	casts := Casts()
-	if underRace || testing.Short() {
-		return casts[:5]
+// castPlays are the searches of some casts under the rules, each weakened in some ways.
+func castPlays(casts []Cast, weaker ...weakening) (all []play) {
+	rs := designed()
+	for _, w := range weaker {
+		w.make(rs)
 	}
-	return casts
+	for _, cast := range casts {
+		all = append(all, playOf(&machine{cast: &cast, rules: rs}))
+	}
+	return all
 }
 
 func TestEveryPromiseHoldsInEveryHistory(t *testing.T) {
 	t.Parallel()
-	var states, steps atomic.Int64
-	t.Cleanup(func() { t.Logf("%d states, %d steps", states.Load(), steps.Load()) })
-	for _, cast := range inTime() {
-		t.Run(cast.Name, func(t *testing.T) {
-			t.Parallel()
-			got, err := run(&cast, designed(), bound)
-			if err != nil {
-				t.Fatal(err)
-			}
-			states.Add(int64(got.States))
-			steps.Add(int64(got.Steps))
-			t.Logf("%d states, %d steps", got.States, got.Steps)
-			if got.Finding != nil {
-				t.Errorf("\n%s", got.Finding)
-			}
-		})
-	}
+	mustHold(t, castPlays(inTime(Casts(), quickCasts)), bound)
 }
 
 // TestMakeTestSearchesEveryCast: under the race detector five casts are searched and every tenth weakening is tried, so
@@ -84,7 +69,7 @@ func recipe(t *testing.T, target string) string {
 func TestWhatOneMillisecondCanDo(t *testing.T) {
 	t.Parallel()
 	cast := Cast{Name: "a hand-over after a reschedule in the same millisecond", Roles: [maxActors]Role{Node, Node}, Coincide: true, HandOvers: 1, Reschedules: 1}
-	got, err := run(&cast, designed(), bound)
+	got, err := walk(&machine{cast: &cast, rules: designed()}, bound)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +82,7 @@ func TestWhatOneMillisecondCanDo(t *testing.T) {
 // TestSearchRefusesToBeCutShort guards the guard: a search that stops at its bound has shown nothing.
 func TestSearchRefusesToBeCutShort(t *testing.T) {
 	t.Parallel()
-	if got, err := run(&Casts()[0], designed(), 1000); err == nil {
+	if got, err := walk(&machine{cast: &Casts()[0], rules: designed()}, 1000); err == nil {
 		t.Errorf("no error after %d states", got.States)
 	}
 }
@@ -105,19 +90,8 @@ func TestSearchRefusesToBeCutShort(t *testing.T) {
 // TestEveryStepIsTaken: a step that no history takes would be checked by nobody.
 func TestEveryStepIsTaken(t *testing.T) {
 	t.Parallel()
-	taken := map[string]bool{}
 	cast := Cast{Name: "all", Roles: [maxActors]Role{Node, Sweeper}, HandOvers: 1, Faults: 1, Reschedules: 1, Redrives: 1, Breaks: true, InTx: true, Late: true, Coincide: true}
-	m := machine{cast: &cast, rules: designed()}
-	seen := map[state]bool{cast.start(): true}
-	for todo := []state{cast.start()}; len(todo) > 0 && len(seen) < 200_000; todo = todo[1:] {
-		for _, mv := range m.moves(&todo[0]) {
-			taken[mv.what] = true
-			if !seen[mv.to] {
-				seen[mv.to] = true
-				todo = append(todo, mv.to)
-			}
-		}
-	}
+	taken := stepsOf(&machine{cast: &cast, rules: designed()}, 200_000)
 	for _, what := range []string{
 		"time passes", "the user cancels", "the user reschedules to now", "the user reschedules to the next tick",
 		"an operator redrives", "an operator buries", "somebody recovers the claim", "purge deletes the row",

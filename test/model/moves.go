@@ -21,6 +21,17 @@ func (w *steps[S]) emit(s *S, who int, what string, progress bool, change func(*
 	last.bad = change(&last.to)
 }
 
+// named is "node 2 " of the second node, and "" of nobody.
+func named(kind string, who int) string {
+	if who == nobody {
+		return ""
+	}
+	return fmt.Sprintf("%s %d ", kind, who+1)
+}
+
+// sort is that of worlds whose actors are not alike.
+func (*steps[S]) sort(*S) {}
+
 // move is a step in the life of a row.
 type move = step[state]
 
@@ -218,5 +229,5 @@ func (c *Cast) name(i int) string {
 	if i == nobody {
 		return ""
 	}
-	return fmt.Sprintf("%s %d ", [...]string{"", "node", "sweeper", "claimer"}[c.Roles[i]], i+1)
+	return named([...]string{"", "node", "sweeper", "claimer"}[c.Roles[i]], i)
 }

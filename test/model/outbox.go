@@ -145,10 +145,17 @@ type outboxWorld struct {
 	drops    bool   // an operator may drop what is set aside
 	lacks    bool   // ... and applies no biz type
 	calm     bool   // no task is due, and no minute passes
-	twins    bool   // states in which the relays have changed places are one
 	only     string // the one promise that counts; "": all
 	off      [outboxGuards]bool
+	names    [maxRows]string // of the rows
 	out      []step[outboxes]
+}
+
+// sort lets the relays change places.
+func (w *outboxWorld) sort(s *outboxes) {
+	if s.relays[0].number() > s.relays[1].number() {
+		s.relays[0], s.relays[1] = s.relays[1], s.relays[0]
+	}
 }
 
 // emit adds a step that changes a copy of s, unless it changes nothing.
@@ -157,9 +164,6 @@ func (w *outboxWorld) emit(s *outboxes, who int, what string, progress bool, cha
 	mv.bad = change(&mv.to)
 	if w.only != "" && !breaks(mv.bad, w.only) {
 		mv.bad = ""
-	}
-	if t := &mv.to; w.twins && t.relays[0].number() > t.relays[1].number() {
-		t.relays[0], t.relays[1] = t.relays[1], t.relays[0]
 	}
 	if mv.bad != "" || mv.to != *s {
 		w.out = append(w.out, mv)
@@ -192,7 +196,7 @@ func (w *outboxWorld) moves(s *outboxes) []step[outboxes] {
 // business adds the steps of the transaction that writes a row.
 func (w *outboxWorld) business(s *outboxes, h int) {
 	to := func(stage rowStage, what string, progress bool) {
-		w.emit(s, nobody, what+" "+w.row(h), progress, func(t *outboxes) string { t.rows[h].stage = stage; return "" })
+		w.emit(s, nobody, what+" "+w.names[h], progress, func(t *outboxes) string { t.rows[h].stage = stage; return "" })
 	}
 	switch s.rows[h].stage {
 	case unwritten:
@@ -210,9 +214,9 @@ func (w *outboxWorld) business(s *outboxes, h int) {
 // begins lets the row's transaction take an id and insert the row. Nobody can tell the two apart unless young gaps are
 // closed, or a turn begins above them.
 func (w *outboxWorld) begins(s *outboxes, h int) {
-	what, stage := "a transaction inserts "+w.row(h), open
+	what, stage := "a transaction inserts "+w.names[h], open
 	if w.off[GapsOld] || w.halves {
-		what, stage = "a transaction takes an id for "+w.row(h), numbered
+		what, stage = "a transaction takes an id for "+w.names[h], numbered
 	}
 	w.emit(s, nobody, what, false, func(t *outboxes) string {
 		t.rows[h].stage, t.rows[h].id = stage, t.next
@@ -230,7 +234,7 @@ func (w *outboxWorld) mayBegin(s *outboxes, h int) bool {
 	for k := range h {
 		switch stage := s.rows[k].stage; {
 		case w.wishes[k].biz != w.wishes[h].biz:
-		case stage == unwritten, w.on(RowFirst) && (stage == numbered || stage == open):
+		case stage == unwritten, !w.off[RowFirst] && (stage == numbered || stage == open):
 			return false
 		}
 	}
@@ -245,9 +249,9 @@ func (w *outboxWorld) operator(s *outboxes, h int) {
 	if !s.rows[h].aside || s.rows[h].stage != committed {
 		return
 	}
-	w.emit(s, nobody, "an operator retries "+w.row(h), true, func(t *outboxes) string { t.rows[h].aside = false; return "" })
+	w.emit(s, nobody, "an operator retries "+w.names[h], true, func(t *outboxes) string { t.rows[h].aside = false; return "" })
 	if w.drops {
-		w.emit(s, nobody, "an operator drops "+w.row(h), true, func(t *outboxes) string { t.rows[h].stage = dropped; return "" })
+		w.emit(s, nobody, "an operator drops "+w.names[h], true, func(t *outboxes) string { t.rows[h].stage = dropped; return "" })
 	}
 }
 
@@ -257,9 +261,9 @@ func (w *outboxWorld) upkeep(s *outboxes, h int) {
 	forgets := row.ledger == longGone || row.ledger == gone && w.off[LedgerStays]
 	switch {
 	case row.ledger == stands && (row.stage != committed || w.off[LedgerLooks]):
-		w.emit(s, nobody, "the ledger notes that "+w.row(h)+" is gone", true, func(t *outboxes) string { t.rows[h].ledger = gone; return "" })
+		w.emit(s, nobody, "the ledger notes that "+w.names[h]+" is gone", true, func(t *outboxes) string { t.rows[h].ledger = gone; return "" })
 	case forgets:
-		w.emit(s, nobody, "the ledger forgets "+w.row(h), true, func(t *outboxes) string { t.rows[h].ledger = notThere; return "" })
+		w.emit(s, nobody, "the ledger forgets "+w.names[h], true, func(t *outboxes) string { t.rows[h].ledger = notThere; return "" })
 	}
 }
 
@@ -300,7 +304,7 @@ func (w *outboxWorld) settled(s *outboxes) bool {
 func (w *outboxWorld) stuck(s *outboxes) string {
 	for h := range w.wishes {
 		if s.rows[h].stage == committed {
-			return stranded + ": " + w.row(h) + " stays in the outbox for ever"
+			return stranded + ": " + w.names[h] + " stays in the outbox for ever"
 		}
 	}
 	return stranded + ": the ledger never forgets"
@@ -308,7 +312,6 @@ func (w *outboxWorld) stuck(s *outboxes) string {
 
 func (w *outboxWorld) first(*outboxes) string { return "the outbox is empty, two relays are active" }
 
-// row names a row: "A's cancel".
 func (w *outboxWorld) row(h int) string {
 	name := fmt.Sprintf("%c's %s", w.wishes[h].biz, opNames[w.wishes[h].op])
 	for k := range h {
@@ -331,20 +334,16 @@ func (s *outboxes) at(id uint8) int {
 
 // line shows a step, and the outbox, the tasks and the ledger after it.
 func (w *outboxWorld) line(mv *step[outboxes]) string {
-	who := ""
-	if mv.who != nobody {
-		who = fmt.Sprintf("relay %d ", mv.who+1)
-	}
 	rows, tasks, ledger := "", "", ""
 	for id := range mv.to.next {
 		if h := mv.to.at(id); h >= 0 {
-			rows += fmt.Sprintf(" %d %s%s", id, w.row(h), map[bool]string{true: " (open)"}[mv.to.rows[h].stage == open])
+			rows += fmt.Sprintf(" %d %s%s", id, w.names[h], map[bool]string{true: " (open)"}[mv.to.rows[h].stage == open])
 		}
 	}
 	for h := range w.wishes {
 		row := &mv.to.rows[h]
 		if row.task != noTask {
-			tasks += fmt.Sprintf(" %s %s", w.row(h), taskStages[row.task])
+			tasks += fmt.Sprintf(" %s %s", w.names[h], taskStages[row.task])
 		}
 		if row.ledger != notThere {
 			ledger += fmt.Sprintf(" %d", row.id)
@@ -353,7 +352,7 @@ func (w *outboxWorld) line(mv *step[outboxes]) string {
 	if w.notes {
 		ledger += fmt.Sprintf("; notes: %d", mv.to.notes)
 	}
-	return fmt.Sprintf("%-62s outbox:%s; tasks:%s; ledger:%s", who+mv.what, rows, tasks, ledger)
+	return fmt.Sprintf("%-62s outbox:%s; tasks:%s; ledger:%s", named("relay", mv.who)+mv.what, rows, tasks, ledger)
 }
 
 var taskStages = [...]string{"no task", "pending", "in delivery", "done", "cancelled", "purged"}

@@ -41,8 +41,3 @@ var outboxGuardNames = [outboxGuards]string{
 	"notes end at a gap that is not closed", "no turn begins at a note above the next id", "no turn begins above an open transaction",
 	"no turn begins above a row", "the lowest note counts", "notes are void once ids are given again",
 }
-
-// String names the guard.
-func (g OutboxGuard) String() string { return outboxGuardNames[g] }
-
-func (w *outboxWorld) on(g OutboxGuard) bool { return !w.off[g] }

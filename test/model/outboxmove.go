@@ -18,12 +18,12 @@ func breaks(bad, promise string) bool { return strings.HasPrefix(bad, promise) }
 // life adds the steps of the task that an add has made.
 func (w *outboxWorld) life(s *outboxes, h int) {
 	to := func(stage taskStage, what string) {
-		w.emit(s, nobody, what+" "+w.row(h), true, func(t *outboxes) string { t.rows[h].task = stage; return "" })
+		w.emit(s, nobody, what+" "+w.names[h], true, func(t *outboxes) string { t.rows[h].task = stage; return "" })
 	}
 	switch task := s.rows[h].task; {
 	case w.calm:
 	case task == waiting:
-		w.emit(s, nobody, "a node delivers "+w.row(h), true, func(t *outboxes) string {
+		w.emit(s, nobody, "a node delivers "+w.names[h], true, func(t *outboxes) string {
 			t.rows[h].task = inDelivery
 			return w.delivered(t, h)
 		})
@@ -39,7 +39,7 @@ func (w *outboxWorld) life(s *outboxes, h int) {
 func (w *outboxWorld) delivered(s *outboxes, h int) string {
 	for k := int(s.rows[h].last) + 1; k < len(w.wishes); k++ {
 		if w.wishes[k].biz == w.wishes[h].biz && w.wishes[k].op == cancel && s.rows[k].moved {
-			return unwanted + ": " + w.row(h) + " is delivered, though " + w.row(k) + " was moved before"
+			return unwanted + ": " + w.names[h] + " is delivered, though " + w.names[k] + " was moved before"
 		}
 	}
 	return ""
@@ -57,11 +57,11 @@ func (w *outboxWorld) apply(s *outboxes, h int) (busy bool, bad string) {
 	} else {
 		busy, bad = w.change(s, h)
 	}
-	if busy && w.on(AfterDelivery) {
+	if busy && !w.off[AfterDelivery] {
 		return true, bad
 	}
 	row.moved = true
-	if w.on(Ledger) {
+	if !w.off[Ledger] {
 		row.ledger = stands
 	}
 	return false, bad
@@ -71,15 +71,15 @@ func (w *outboxWorld) apply(s *outboxes, h int) (busy bool, bad string) {
 func (w *outboxWorld) order(s *outboxes, h int) string {
 	switch s.rows[h].stage {
 	case open, undone:
-		return ghost + ": " + w.row(h) + " is moved, and its transaction has not committed"
+		return ghost + ": " + w.names[h] + " is moved, and its transaction has not committed"
 	case dropped:
-		return unwanted + ": " + w.row(h) + " is moved, though an operator dropped it"
+		return unwanted + ": " + w.names[h] + " is moved, though an operator dropped it"
 	}
 	for k := range h {
 		earlier := &s.rows[k]
 		adds := w.wishes[k].op == add && w.wishes[h].op == add
 		if w.wishes[k].biz == w.wishes[h].biz && !adds && !earlier.moved && earlier.stage != undone && earlier.stage != dropped {
-			return disorder + ": " + w.row(h) + " is moved before " + w.row(k)
+			return disorder + ": " + w.names[h] + " is moved before " + w.names[k]
 		}
 	}
 	return ""
@@ -100,11 +100,11 @@ func (w *outboxWorld) store(s *outboxes, h int) string {
 	case !row.moved:
 		return ""
 	case before == isPurged:
-		return twice + ": " + w.row(h) + " was done and purged, and comes to life again"
+		return twice + ": " + w.names[h] + " was done and purged, and comes to life again"
 	case before == isCancelled:
-		return twice + ": " + w.row(h) + " was cancelled, and comes to life again"
+		return twice + ": " + w.names[h] + " was cancelled, and comes to life again"
 	}
-	return twice + ": " + w.row(h) + " is stored a second time"
+	return twice + ": " + w.names[h] + " is stored a second time"
 }
 
 // change cancels or reschedules what is pending. busy: a delivery is under way.
@@ -122,7 +122,7 @@ func (w *outboxWorld) change(s *outboxes, h int) (busy bool, bad string) {
 			row.task = isCancelled
 		}
 		if int(row.last) > h {
-			bad = lost + ": " + w.row(int(row.last)) + " is undone by " + w.row(h) + ", which came before it"
+			bad = lost + ": " + w.names[row.last] + " is undone by " + w.names[h] + ", which came before it"
 		}
 	}
 	return busy, bad

@@ -37,6 +37,9 @@ func (w *outboxWorld) anew() memory {
 // start is the first moment of a play.
 func (w *outboxWorld) start() outboxes {
 	s := outboxes{next: 1 + w.before}
+	for h := range w.wishes {
+		w.names[h] = w.row(h)
+	}
 	for r := range s.relays {
 		s.relays[r] = w.anew()
 	}
@@ -86,7 +89,7 @@ func (w *outboxWorld) readsOther(s *outboxes, r int) {
 
 // asksNext compares the note with the next id.
 func (w *outboxWorld) asksNext(s *outboxes, r int) {
-	if s.next < s.relays[r].below && w.on(NoteNext) {
+	if s.next < s.relays[r].below && !w.off[NoteNext] {
 		w.void(s, r, "finds that the next id is below the note", works)
 		return
 	}
@@ -103,7 +106,7 @@ func (w *outboxWorld) asksBelow(s *outboxes, r int) string {
 	s.relays[r] = memory{}
 	for h := range s.rows {
 		row := &s.rows[h]
-		if row.id < below && (row.stage == committed && w.on(NoteRows) || row.stage == open && w.on(NoteOpen)) {
+		if row.id < below && (row.stage == committed && !w.off[NoteRows] || row.stage == open && !w.off[NoteOpen]) {
 			return ""
 		}
 	}
@@ -126,7 +129,7 @@ func (w *outboxWorld) void(s *outboxes, r int, what string, stage turnStage) {
 		w.emit(s, r, text, true, func(t *outboxes) string {
 			t.relays[r] = memory{stage: stage}
 			for d := range t.notes {
-				if away>>d&1 == 0 && w.on(NoteVoid) {
+				if away>>d&1 == 0 && !w.off[NoteVoid] {
 					t.notes[d] = 0
 				}
 			}
@@ -197,7 +200,7 @@ func (w *outboxWorld) closeGaps(s *outboxes, r int) string {
 	var held set
 	for h := range s.rows {
 		switch stage := s.rows[h].stage; {
-		case stage == committed, stage == open && w.on(GapsLocked), stage == numbered && w.on(GapsOld):
+		case stage == committed, stage == open && !w.off[GapsLocked], stage == numbered && !w.off[GapsOld]:
 			held.put(int(s.rows[h].id))
 		}
 	}

@@ -31,7 +31,7 @@ func (w *outboxWorld) whole(s *outboxes, r int) {
 	m := &s.relays[r]
 	reused := s.reused(m)
 	switch {
-	case reused && w.on(Whole):
+	case reused && !w.off[Whole]:
 		w.void(s, r, "reads all ids, finds one that it knows, and begins anew", w.anew().stage)
 	case reused && w.notes:
 	default:
@@ -74,7 +74,7 @@ func (w *outboxWorld) polls(s *outboxes, r int) {
 // holder returns the row that a poll sees under an id; -1: none.
 func (w *outboxWorld) holder(s *outboxes, id uint8) int {
 	h := s.at(id)
-	if h >= 0 && s.rows[h].stage == open && w.on(CommittedOnly) {
+	if h >= 0 && s.rows[h].stage == open && !w.off[CommittedOnly] {
 		return -1
 	}
 	return h
@@ -147,9 +147,9 @@ func (w *outboxWorld) mayMove(m *memory, h int) bool {
 
 // move adds the ways in which a move may go.
 func (w *outboxWorld) move(s *outboxes, r, h int) {
-	m, name := &s.relays[r], w.row(h)
+	m, name := &s.relays[r], w.names[h]
 	switch {
-	case m.old.has(h) && w.on(Fresh):
+	case m.old.has(h) && !w.off[Fresh]:
 		w.emit(s, r, "has read "+name+" too long ago to move it", true, func(t *outboxes) string { return w.unreads(t, r, h) })
 		return
 	case w.noted(s, h):
@@ -188,7 +188,7 @@ func (w *outboxWorld) move(s *outboxes, r, h int) {
 func (w *outboxWorld) noted(s *outboxes, h int) bool {
 	for k := range s.rows {
 		if s.rows[k].ledger != notThere && (k == h || w.off[LedgerKey] && s.rows[k].id == s.rows[h].id) {
-			return w.on(Ledger)
+			return !w.off[Ledger]
 		}
 	}
 	return false
@@ -207,7 +207,7 @@ func (s *outboxes) isDone(r, h int) string {
 func (w *outboxWorld) unreads(s *outboxes, r, h int) string {
 	m := &s.relays[r]
 	for k := range s.rows {
-		if m.queue.has(k) && (k == h || w.on(FreshAll)) {
+		if m.queue.has(k) && (k == h || !w.off[FreshAll]) {
 			m.known.take(int(s.rows[k].id))
 			m.queue.take(k)
 			m.old.take(k)
@@ -247,7 +247,7 @@ func (w *outboxWorld) deletes(s *outboxes, r int) {
 			}
 			row.stage = deleted
 			if !row.moved {
-				return lost + ": " + w.row(h) + " is deleted, and was never moved"
+				return lost + ": " + w.names[h] + " is deleted, and was never moved"
 			}
 		}
 		m.done = 0

@@ -37,6 +37,8 @@ const (
 	runReplaced // or cancelled by an edit
 )
 
+var runNames = [mostRuns]string{"run 1", "run 2", "run 3"}
+
 var runStageNames = [...]string{"unmade", "pending", "claimed", "done", "dead", "skipped", "missed", "cancelled"}
 
 func (r *openRun) final() bool { return r.stage >= runDone }
@@ -93,6 +95,12 @@ type courier struct {
 // hasHandler reports whether a handler of this process runs.
 func (c *courier) hasHandler() bool { return c.stage == handling || c.stage == overtime || c.goesOn }
 
+// number orders processes.
+func (c *courier) number() uint64 {
+	return uint64(c.stage)<<24 | uint64(c.run)<<20 | uint64(c.outcome)<<16 |
+		bits(c.same, c.mine, c.begun, c.late, c.free, c.ran, c.goesOn, c.frozen, c.excused)
+}
+
 // overlaps is one state of the world.
 type overlaps struct {
 	runs     [mostRuns]openRun
@@ -142,9 +150,6 @@ var overlapGuardNames = [overlapGuards]string{
 	"no handler begins behind a claim that ran out", "an outcome is that of its own claim", "a run that waits looks again",
 }
 
-// String names the guard.
-func (g OverlapGuard) String() string { return overlapGuardNames[g] }
-
 // overlapWorld makes the steps of a play.
 type overlapWorld struct {
 	name   string
@@ -166,7 +171,12 @@ func (w *overlapWorld) start() overlaps {
 	return s
 }
 
-func (w *overlapWorld) on(g OverlapGuard) bool { return !w.off[g] }
+// sort lets the processes change places.
+func (w *overlapWorld) sort(s *overlaps) {
+	if s.couriers[0].number() > s.couriers[1].number() {
+		s.couriers[0], s.couriers[1] = s.couriers[1], s.couriers[0]
+	}
+}
 
 func (w *overlapWorld) moves(s *overlaps) []step[overlaps] {
 	w.out = w.out[:0]
@@ -187,8 +197,7 @@ func (w *overlapWorld) moves(s *overlaps) []step[overlaps] {
 
 // passes is what time, and those who recover, redrive and make runs, do to a run.
 func (w *overlapWorld) passes(s *overlaps, i int) {
-	r := &s.runs[i]
-	run := fmt.Sprintf("run %d", i+1)
+	r, run := &s.runs[i], runNames[i]
 	switch {
 	case !r.due && (i == 0 || s.runs[i-1].due):
 		w.emit(s, nobody, run+": its time comes", true, func(t *overlaps) string {
@@ -198,7 +207,7 @@ func (w *overlapWorld) passes(s *overlaps, i int) {
 			}
 			return ""
 		})
-	case r.stage == runPending && r.far && w.on(LooksAgain):
+	case r.stage == runPending && r.far && !w.off[LooksAgain]:
 		w.emit(s, nobody, run+": it is to look again", true, func(t *overlaps) string { t.runs[i].far = false; return "" })
 	case r.stage == runPending && r.due && !r.late && !r.begun && !r.far && !w.byHand.has(i) && s.left.lates > 0:
 		w.emit(s, nobody, run+": start_within passes", false, func(t *overlaps) string { t.left.lates--; t.runs[i].late = true; return "" })
@@ -209,7 +218,7 @@ func (w *overlapWorld) passes(s *overlaps, i int) {
 			return ""
 		})
 	}
-	if c := s.holder(i); r.stage == runClaimed && (c == nil || c.frozen || c.stage == crashed || c.stage == overtime && !w.on(Prolonged)) {
+	if c := s.holder(i); r.stage == runClaimed && (c == nil || c.frozen || c.stage == crashed || c.stage == overtime && w.off[Prolonged]) {
 		w.emit(s, nobody, run+": its claim runs out", true, func(t *overlaps) string {
 			if c := t.holder(i); c != nil {
 				c.mine, c.excused = false, c.excused || c.frozen || c.stage == crashed
@@ -286,11 +295,7 @@ func (w *overlapWorld) stuck(*overlaps) string { return "WAITS for ever" }
 func (w *overlapWorld) first(*overlaps) string { return w.name }
 
 func (w *overlapWorld) line(mv *step[overlaps]) string {
-	who := ""
-	if mv.who != nobody {
-		who = fmt.Sprintf("process %d ", mv.who+1)
-	}
-	text := fmt.Sprintf("%-60s", who+mv.what)
+	text := fmt.Sprintf("%-60s", named("process", mv.who)+mv.what)
 	for i := range w.runs {
 		text += " " + runStageNames[mv.to.runs[i].stage]
 	}

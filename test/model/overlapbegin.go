@@ -1,16 +1,14 @@
 package model
 
-import "fmt"
-
 // courier is what a process does next.
 func (w *overlapWorld) courier(s *overlaps, i int) {
 	c := &s.couriers[i]
-	run := fmt.Sprintf("run %d", c.run+1)
+	run := runNames[c.run]
 	switch c.stage {
 	case atRestNow:
 		for n := range w.runs {
 			if r := &s.runs[n]; r.stage == runPending && r.due && !r.far && !s.inHand(i, n) {
-				w.emit(s, i, fmt.Sprintf("reads run %d", n+1), true, func(t *overlaps) string { w.reads(t, i, n); return "" })
+				w.emit(s, i, "reads "+runNames[n], true, func(t *overlaps) string { w.reads(t, i, n); return "" })
 			}
 		}
 	case looked:
@@ -71,7 +69,7 @@ func (w *overlapWorld) reads(s *overlaps, i, n int) {
 func (w *overlapWorld) meets(s *overlaps, n int, each func(int)) (some bool) {
 	for i := range w.runs {
 		r := &s.runs[i]
-		missed := r.stage == runPending && r.late && !r.begun && w.on(MissedAside)
+		missed := r.stage == runPending && r.late && !r.begun && !w.off[MissedAside]
 		open := r.due && r.stage == runPending && !missed || r.stage == runClaimed
 		if i == n || !open || i > n && (r.stage != runClaimed || w.off[AnyClaim]) {
 			continue
@@ -141,7 +139,7 @@ func (w *overlapWorld) looks(s *overlaps, c *courier, n int, r *openRun) bool {
 
 // later reports whether a later run is in delivery: that one is neither replaced nor a reason to skip.
 func (w *overlapWorld) later(s *overlaps, n int) bool {
-	for i := n + 1; i < w.runs && w.on(AnyClaim); i++ {
+	for i := n + 1; i < w.runs && !w.off[AnyClaim]; i++ {
 		if s.runs[i].stage == runClaimed {
 			return true
 		}

@@ -31,7 +31,10 @@ const (
 	bySweep               // likewise, a sweep's
 )
 
-var foundNames = [...]string{"finds the id of", "streams", "stands in and finds", "sweeps"}
+var (
+	foundNames = [...]string{"finds the id of ", "streams ", "stands in and finds ", "sweeps "}
+	taskNames  = [...]string{"task 1", "task 2"}
+)
 
 // readStage is how far a program is with the row in its hand.
 type readStage uint8
@@ -99,9 +102,6 @@ var payloadGuardNames = [payloadGuards]string{
 	"no mark means the first version", "the mark goes through an outbox",
 }
 
-// String names the guard.
-func (g PayloadGuard) String() string { return payloadGuardNames[g] }
-
 // payloadWorld makes the steps of a play.
 type payloadWorld struct {
 	name   string
@@ -115,11 +115,9 @@ type payloadWorld struct {
 func (w *payloadWorld) start() payloads {
 	s := payloads{budget: w.budget, newest: max(w.nodes[0], w.nodes[1])}
 	s.by[firstNode].version, s.by[secondNode].version = w.nodes[0], w.nodes[1]
-	s.rows[1].marked = !w.relay || w.on(MarkTravels)
+	s.rows[1].marked = !w.relay || !w.off[MarkTravels]
 	return s
 }
-
-func (w *payloadWorld) on(g PayloadGuard) bool { return !w.off[g] }
 
 func (w *payloadWorld) moves(s *payloads) []step[payloads] {
 	w.out = w.out[:0]
@@ -136,7 +134,7 @@ func (w *payloadWorld) moves(s *payloads) []step[payloads] {
 	}
 	for n := range s.rows {
 		if s.rows[n].status == claimed && !s.held(n) {
-			w.emit(s, nobody, fmt.Sprintf("task %d: its claim runs out", n+1), true, func(t *payloads) string {
+			w.emit(s, nobody, taskNames[n]+": its claim runs out", true, func(t *payloads) string {
 				row := &t.rows[n]
 				row.touched = row.touched || int(row.claimer) <= n
 				row.status = pending
@@ -245,10 +243,10 @@ func (w *payloadWorld) finds(s *payloads, i int) {
 	}
 	for _, way := range ways {
 		for n := range s.rows {
-			if s.rows[n].status != pending || r.left[n] && w.on(LeftForAWhile) {
+			if s.rows[n].status != pending || r.left[n] && !w.off[LeftForAWhile] {
 				continue
 			}
-			w.emit(s, i, fmt.Sprintf("%s task %d", foundNames[way], n+1), true, func(t *payloads) string {
+			w.emit(s, i, foundNames[way]+taskNames[n], true, func(t *payloads) string {
 				t.by[i].stage, t.by[i].row, t.by[i].way = found, uint8(n), way
 				return ""
 			})
@@ -264,7 +262,7 @@ func (w *payloadWorld) works(s *payloads, i int) {
 	case found:
 		if s.rows[n].status != pending {
 			w.emit(s, i, "drops it, as it is no more pending", true, func(t *payloads) string { t.by[i].stage = emptyHand; return "" })
-		} else if w.on(CheckedFirst) {
+		} else if !w.off[CheckedFirst] {
 			w.emit(s, i, "reads it", true, func(t *payloads) string { return w.decide(t, i) })
 		} else {
 			w.emit(s, i, "claims it", true, func(t *payloads) string {
@@ -286,16 +284,16 @@ func (w *payloadWorld) works(s *payloads, i int) {
 func (w *payloadWorld) reads(s *payloads, r *reader) bool {
 	version := uint8(1)
 	switch {
-	case !w.on(VersionOfRow):
+	case w.off[VersionOfRow]:
 		return !r.sees
-	case r.way == byStream && !w.on(CheckedInStreams), r.way == bySweep && !w.on(CheckedInSweeps), r.way != byStream && r.way != bySweep && !w.on(CheckedWhenRead):
+	case r.way == byStream && w.off[CheckedInStreams], r.way == bySweep && w.off[CheckedInSweeps], r.way != byStream && r.way != bySweep && w.off[CheckedWhenRead]:
 		return true
 	case s.rows[r.row].marked:
 		version = 2
-	case !w.on(NoMarkIsFirst):
+	case w.off[NoMarkIsFirst]:
 		version = s.newest
 	}
-	return version == r.version || version < r.version && w.on(OlderIsRead)
+	return version == r.version || version < r.version && !w.off[OlderIsRead]
 }
 
 // decide leaves a row, or begins its delivery.
@@ -316,10 +314,10 @@ func (w *payloadWorld) decide(t *payloads, i int) string {
 	}
 	r.left[n] = true
 	row.status = pending
-	if !w.on(LeftAsItWas) {
+	if w.off[LeftAsItWas] {
 		row.touched = true
 	}
-	r.leaves = !w.on(LeftAlone)
+	r.leaves = w.off[LeftAlone]
 	return t.spoilt(n)
 }
 

@@ -42,9 +42,6 @@ var guardNames = [guards]string{
 	"a redrive with the same key sets a later action_time",
 }
 
-// String says the rule.
-func (g Guard) String() string { return guardNames[g] }
-
 // rules are the write table and the guards, as designed or weakened.
 type rules struct {
 	where [writes][]condition
@@ -91,7 +88,7 @@ func weakenings() []weakening {
 		}
 	}
 	for g := range guards {
-		all = append(all, weakening{"guard off: " + g.String(), func(rs *rules) { rs.off[g] = true }})
+		all = append(all, weakening{"guard off: " + guardNames[g], func(rs *rules) { rs.off[g] = true }})
 	}
 	return all
 }

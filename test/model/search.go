@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +23,9 @@ type Result struct {
 
 // world is the searched system; its states are S.
 type world[S comparable] interface {
+	start() S
 	moves(*S) []step[S]   // every step from a state; the slice may be reused by the next call
+	sort(*S)              // puts actors that may change places in one order: states that differ in it alone are one
 	settled(*S) bool      // whether this is a state that progress must be able to reach from everywhere
 	stuck(*S) string      // the promise that is broken if progress can't reach a settled state
 	line(*step[S]) string // text of a step in a trace
@@ -42,17 +45,12 @@ type search[S comparable] struct {
 
 type edge struct{ from, to int32 }
 
-// run walks all states of a cast.
-func run(cast *Cast, rs *rules, bound int) (Result, error) {
-	return walk(&machine{cast: cast, rules: rs}, cast.start(), bound)
-}
-
 // walk walks all states of a world, at most bound of them, and stops at the first step that breaks a promise. If there
 // is none, it checks that progress alone leads from every state to a settled one: without the user, without further
 // faults, and with every frozen process frozen for good.
-func walk[S comparable](w world[S], start S, bound int) (Result, error) {
-	s := &search[S]{world: w, index: make(map[S]int32, 1<<16)}
-	s.add(start, -1)
+func walk[S comparable](w world[S], bound int) (Result, error) {
+	s := &search[S]{world: w, index: make(map[S]int32)}
+	s.add(w.start(), -1)
 	for at := int32(0); int(at) < len(s.states); at++ {
 		if len(s.states) > bound {
 			return s.result(nil), fmt.Errorf("%s: more than %d states", w, bound)
@@ -70,6 +68,7 @@ func (s *search[S]) result(f *Finding) Result {
 
 // add gives the number of a state, a new one if it was not seen.
 func (s *search[S]) add(st S, parent int32) int32 {
+	s.world.sort(&st)
 	if at, seen := s.index[st]; seen {
 		return at
 	}
@@ -86,7 +85,7 @@ func (s *search[S]) expand(at int32) *Finding {
 	for _, mv := range s.world.moves(&from) {
 		s.steps++
 		if mv.bad != "" {
-			return &Finding{Promise: mv.bad, Trace: append(s.trace(at), s.world.line(&mv))}
+			return s.broken(at)
 		}
 		to := s.add(mv.to, at)
 		if mv.progress && to != at {
@@ -96,13 +95,21 @@ func (s *search[S]) expand(at int32) *Finding {
 	return nil
 }
 
+// broken shows the first step from a state that breaks a promise.
+func (s *search[S]) broken(at int32) *Finding {
+	trace, last := s.trace(at)
+	moves := s.world.moves(&last)
+	bad := &moves[slices.IndexFunc(moves, func(mv step[S]) bool { return mv.bad != "" })]
+	return &Finding{Promise: bad.bad, Trace: append(trace, s.world.line(bad))}
+}
+
 // dead finds the first state from which progress leads to no settled one.
 func (s *search[S]) dead() *Finding {
 	alive := s.alive()
 	for at := range s.states {
 		if !alive[at] {
-			trace := append(s.trace(int32(at)), "and then no step leads out")
-			return &Finding{Promise: s.world.stuck(&s.states[at]), Trace: trace}
+			trace, last := s.trace(int32(at))
+			return &Finding{Promise: s.world.stuck(&last), Trace: append(trace, "and then no step leads out")}
 		}
 	}
 	return nil
@@ -149,19 +156,21 @@ func (s *search[S]) backwards() (first, from []int32) {
 	return first[:len(s.states)+1], from
 }
 
-// trace is how the search came to a state.
-func (s *search[S]) trace(at int32) []string {
+// trace is how the search came to a state, and the state, with every actor in its own place.
+func (s *search[S]) trace(at int32) (lines []string, last S) {
 	if s.parent[at] < 0 {
-		return []string{s.world.first(&s.states[at])}
+		last = s.world.start()
+		return []string{s.world.first(&last)}, last
 	}
-	before := s.states[s.parent[at]]
-	lines := s.trace(s.parent[at])
-	for _, mv := range s.world.moves(&before) {
-		if mv.to == s.states[at] {
-			return append(lines, s.world.line(&mv))
+	lines, last = s.trace(s.parent[at])
+	for _, mv := range s.world.moves(&last) {
+		sorted := mv.to
+		s.world.sort(&sorted)
+		if sorted == s.states[at] {
+			return append(lines, s.world.line(&mv)), mv.to
 		}
 	}
-	return append(lines, "?")
+	return append(lines, "?"), s.states[at]
 }
 
 // settled reports whether the row is final.
@@ -178,4 +187,4 @@ func (m *machine) line(mv *move) string {
 }
 
 // String names the cast.
-func (m *machine) String() string { return "cast " + m.cast.Name }
+func (m *machine) String() string { return m.cast.Name }

@@ -103,13 +103,60 @@ type state struct {
 type budget struct{ faults, handOvers, reschedules, redrives uint8 }
 
 // start is the first moment: a task due in a tick, the first node its owner.
-func (c *Cast) start() state {
+func (m *machine) start() state {
+	c := m.cast
 	s := state{left: budget{c.Faults, c.HandOvers, c.Reschedules, c.Redrives}}
 	s.row = row{action: 1, due: 1}
 	if c.Roles[0] == Node {
 		s.owner, s.fence = 1, 1
 	}
 	return s
+}
+
+// sort lets actors of one role change places, as nothing tells one from the other.
+func (m *machine) sort(s *state) {
+	for range maxActors - 1 {
+		for i := range maxActors - 1 {
+			if role := m.cast.Roles[i]; role != None && role == m.cast.Roles[i+1] && s.number(i) > s.number(i+1) {
+				s.swap(i)
+			}
+		}
+	}
+}
+
+// swap lets an actor and the next one change places.
+func (s *state) swap(i int) {
+	s.actors[i], s.actors[i+1] = s.actors[i+1], s.actors[i]
+	for _, of := range [...]*uint8{&s.owner, &s.fence, &s.row.claimant} {
+		switch int(*of) {
+		case i + 1:
+			*of = uint8(i + 2)
+		case i + 2:
+			*of = uint8(i + 1)
+		}
+	}
+}
+
+// number orders actors, by all that they know and have.
+func (s *state) number(i int) (n uint64) {
+	a := &s.actors[i]
+	for _, part := range [...]uint8{uint8(a.phase), uint8(a.verb), a.version, a.attempts, uint8(a.at), uint8(a.found), a.timer} {
+		n = n<<4 | uint64(part&15)
+	}
+	return n<<20 | bits(
+		s.owns(i), int(s.fence) == i+1, int(s.row.claimant) == i+1, a.wants, a.held, a.foreign, a.doubts, a.leaving, a.frozen, a.away,
+		a.same, a.stands, a.again, a.fresh, a.behind, a.started, a.slow, a.cause, a.gap, a.counted)
+}
+
+// bits makes a number of what holds.
+func bits(all ...bool) (n uint64) {
+	for _, is := range all {
+		n <<= 1
+		if is {
+			n |= 1
+		}
+	}
+	return n
 }
 
 // owns reports whether an actor has the lease.
