@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
@@ -19,9 +17,6 @@ type Site struct {
 	Config  tocsin.Config
 	Servers []*devserver.MariaDB // those of Config
 	Etcd    *devserver.Etcd      // nil: there is none
-
-	opts SiteOptions
-	dir  string // of the servers, if there are several; "": the one has a folder of its own
 }
 
 // SiteOptions say what to start.
@@ -29,52 +24,37 @@ type SiteOptions struct {
 	Config  tocsin.Config             // of the cluster, without its servers
 	Name    string                    // of the server; of several: "name-1", "name-2", ...
 	Conns   int                       // MaxConns of each
-	Servers []devserver.MariaDBConfig // at most one for each database; several get folders from the Site
+	Servers []devserver.MariaDBConfig // at most one for each database
 	Etcd    *devserver.EtcdConfig     // nil: none
 }
 
 // StartSite starts the servers and divides the databases among them. The tables are still to be made.
 func StartSite(ctx context.Context, opts SiteOptions) (*Site, error) {
-	s := &Site{Config: opts.Config, opts: opts}
-	if err := s.start(ctx); err != nil {
+	s := &Site{Config: opts.Config}
+	if err := s.start(ctx, opts); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
 }
 
-func (s *Site) start(ctx context.Context) (err error) {
-	several := len(s.opts.Servers) > 1
-	if several {
-		// Not the devserver's own prefix: a server that is stopped for a while would lose its folder to another start.
-		if s.dir, err = os.MkdirTemp("", "demo-tocsin-"); err != nil {
-			return err
-		}
-	}
-	for i := range s.opts.Servers {
-		started, err := devserver.StartMariaDB(ctx, s.server(i))
+func (s *Site) start(ctx context.Context, opts SiteOptions) (err error) {
+	for i, cfg := range opts.Servers {
+		started, err := devserver.StartMariaDB(ctx, cfg)
 		if err != nil {
 			return err
 		}
 		s.Servers = append(s.Servers, started)
-		server := tocsin.Server{Name: s.opts.Name, DSN: started.DSN(), MaxConns: s.opts.Conns}
-		if several {
-			server.Name = fmt.Sprintf("%s-%d", s.opts.Name, i+1)
+		server := tocsin.Server{Name: opts.Name, DSN: started.DSN(), MaxConns: opts.Conns}
+		if len(opts.Servers) > 1 {
+			server.Name = fmt.Sprintf("%s-%d", opts.Name, i+1)
 		}
 		s.Config.Servers = append(s.Config.Servers, server)
 	}
 	s.Config.Servers = Spread(s.Config.Servers, s.Config.Layout.Databases)
-	if s.opts.Etcd != nil {
-		s.Etcd, err = devserver.StartEtcd(ctx, *s.opts.Etcd)
+	if opts.Etcd != nil {
+		s.Etcd, err = devserver.StartEtcd(ctx, *opts.Etcd)
 	}
 	return err
-}
-
-func (s *Site) server(i int) devserver.MariaDBConfig {
-	cfg := s.opts.Servers[i]
-	if s.dir != "" {
-		cfg.Dir = filepath.Join(s.dir, fmt.Sprintf("server-%d", i+1))
-	}
-	return cfg
 }
 
 // Spread deals the databases to the servers in turn. Servers beyond the number of databases are left out.
@@ -122,22 +102,6 @@ func (s *Site) EtcdConfig() node.EtcdConfig {
 	return node.EtcdConfig{Endpoints: []string{s.Etcd.Endpoint()}}
 }
 
-// StopServer kills a database server; its data stays. Only with several servers, and not concurrently with StartServer.
-func (s *Site) StopServer(i int) error {
-	return errors.Join(s.Servers[i].Kill(), s.Servers[i].Stop())
-}
-
-// StartServer starts a server that StopServer has stopped, on its port and with its data.
-func (s *Site) StartServer(ctx context.Context, i int) error {
-	cfg := s.server(i)
-	cfg.Port = s.Servers[i].Port()
-	started, err := devserver.StartMariaDB(ctx, cfg)
-	if err == nil {
-		s.Servers[i] = started
-	}
-	return err
-}
-
 // Stop ends the servers and removes what they stored.
 func (s *Site) Stop() error {
 	var errs []error
@@ -145,13 +109,7 @@ func (s *Site) Stop() error {
 		errs = append(errs, s.Etcd.Stop())
 	}
 	for _, server := range s.Servers {
-		if s.dir != "" {
-			errs = append(errs, server.Kill()) // a clean end of a server whose data goes takes seconds
-		}
 		errs = append(errs, server.Stop())
-	}
-	if s.dir != "" {
-		errs = append(errs, os.RemoveAll(s.dir))
 	}
 	return errors.Join(errs...)
 }

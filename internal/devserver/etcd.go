@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,8 +34,6 @@ type EtcdConfig struct {
 	Name, Members string
 	// TLS makes clients speak TLS and show a certificate; the zero value is plain text.
 	TLS EtcdTLS
-	// Log takes etcd's log from level info; a slow writer slows etcd. nil keeps it in Dir/error.log.
-	Log io.Writer
 }
 
 // EtcdTLS names PEM files, all three or none.
@@ -60,7 +57,7 @@ func StartEtcd(ctx context.Context, cfg EtcdConfig) (*Etcd, error) {
 	}
 	e := &Etcd{cfg: cfg}
 	e.spec = spec{
-		name: "etcd", path: path, dir: cfg.Dir, log: cfg.Log, env: etcdEnv(os.Environ(), cfg.Dir == ""),
+		name: "etcd", path: path, dir: cfg.Dir, env: etcdEnv(os.Environ(), cfg.Dir == ""),
 		ports: []int{cfg.ClientPort, cfg.PeerPort}, args: e.serverArgs, ready: etcdServing, failure: etcdFailure,
 	}
 	if err := e.start(ctx); err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,39 +49,27 @@ func withClient(t *testing.T, e *Etcd, f func(context.Context, *clientv3.Client)
 
 func TestEtcdComesBackWithItsData(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	first := startTestEtcd(t, EtcdConfig{Dir: dir})
-	withClient(t, first, func(ctx context.Context, c *clientv3.Client) error {
-		_, err := c.Put(ctx, "/k", "v")
-		return err
-	})
-	if err := first.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	withClient(t, startTestEtcd(t, EtcdConfig{Dir: dir}), func(ctx context.Context, c *clientv3.Client) error {
-		got, err := c.Get(ctx, "/k")
-		if err == nil && (len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "v") {
-			return errors.New("the key is gone")
-		}
-		return err
-	})
-}
-
-func TestKilledEtcdComesBackWithItsDataOnItsPorts(t *testing.T) {
-	t.Parallel()
 	cfg := EtcdConfig{Dir: t.TempDir(), ClientPort: FreePort(), PeerPort: FreePort()}
 	first := startTestEtcd(t, cfg)
 	withClient(t, first, func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Put(ctx, "/k", "v")
 		return errors.Join(err, first.Kill()) // with a client
 	})
-	withClient(t, startTestEtcd(t, cfg), func(ctx context.Context, c *clientv3.Client) error {
+	holds := func(ctx context.Context, c *clientv3.Client) error {
 		got, err := c.Get(ctx, "/k")
-		if err == nil && len(got.Kvs) != 1 {
+		if err == nil && (len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "v") {
 			return errors.New("the key is gone")
 		}
 		return err
-	})
+	}
+	if err := first.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	withClient(t, first, holds)
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	withClient(t, startTestEtcd(t, cfg), holds)
 }
 
 func TestFrozenEtcdAnswersWhenItGoesOn(t *testing.T) {
@@ -93,7 +79,7 @@ func TestFrozenEtcdAnswersWhenItGoesOn(t *testing.T) {
 		if _, err := c.Put(ctx, "/k", "v"); err != nil {
 			return err
 		}
-		e.proc.signal(syscall.SIGSTOP)
+		e.Signal(syscall.SIGSTOP)
 		for answered := true; answered; { // each of its threads stops when it is its turn
 			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			_, err := c.Get(short, "/k")
@@ -105,7 +91,7 @@ func TestFrozenEtcdAnswersWhenItGoesOn(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		e.proc.signal(syscall.SIGCONT)
+		e.Signal(syscall.SIGCONT)
 		_, err := c.Get(ctx, "/k")
 		return err
 	})
@@ -137,7 +123,7 @@ func TestThreeEtcdMembersOutliveOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(started[0].Kill(), started[0].Stop()); err != nil {
+	if err := started[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
 	put := func(ctx context.Context, c *clientv3.Client) (err error) {
@@ -149,31 +135,10 @@ func TestThreeEtcdMembersOutliveOne(t *testing.T) {
 		return err
 	}
 	withClient(t, started[1], put)
-	withClient(t, startTestEtcd(t, cfgs[0]), put)
-}
-
-func TestEtcdThatCannotStartSaysWhyInOneLine(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	_, err := StartEtcd(t.Context(), EtcdConfig{Dir: dir, TLS: EtcdTLS{Cert: "none.pem", Key: "none.key", ClientCA: "ca.pem"}})
-	if err == nil || !strings.HasPrefix(err.Error(), "start etcd in "+dir+": exit status 1: open ") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got %v", err)
-	}
-	startTestEtcd(t, EtcdConfig{Dir: dir}) // the folder is free
-}
-
-func TestTwoEtcdsRunAtOnceAndLeaveNothing(t *testing.T) {
-	t.Parallel()
-	a, b := startTestEtcd(t, EtcdConfig{}), startTestEtcd(t, EtcdConfig{})
-	if a.Endpoint() == b.Endpoint() {
-		t.Error("one endpoint for two")
-	}
-	if err := errors.Join(a.Stop(), b.Stop(), a.Stop()); err != nil {
+	if err := started[0].Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(a.Dir()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("temporary folder is still there: %v", err)
-	}
+	withClient(t, started[0], put)
 }
 
 func TestEtcdGrantsLeasesOfOneSecond(t *testing.T) {
@@ -185,17 +150,4 @@ func TestEtcdGrantsLeasesOfOneSecond(t *testing.T) {
 		}
 		return err
 	})
-}
-
-func TestEtcdPortInUseIsOneLine(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, err = StartEtcd(t.Context(), EtcdConfig{ClientPort: l.Addr().(*net.TCPAddr).Port})
-	if !errors.Is(err, ErrPortInUse) {
-		t.Fatalf("got %v", err)
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -28,9 +27,7 @@ var ErrFolderInUse = errors.New("is in use by another server")
 type folder struct {
 	path      string
 	temporary bool
-
-	mu   sync.Mutex
-	lock *os.File // nil when released
+	lock      *os.File
 }
 
 // openFolder makes and locks the folder dir, or a temporary one for kind if dir is "".
@@ -139,33 +136,9 @@ func removeLocked(path string) error {
 	return os.RemoveAll(path)
 }
 
-// lockFile returns the locked file, for a child to inherit.
-func (f *folder) lockFile() *os.File {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lock
-}
-
-// leave is called when the server has ended: a folder of the caller's may be started again at once. A temporary one
-// stays locked, as it still has to be removed.
-func (f *folder) leave() {
-	if !f.temporary {
-		f.unlock()
-	}
-}
-
-func (f *folder) unlock() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.lock != nil {
-		_ = f.lock.Close()
-		f.lock = nil
-	}
-}
-
 // close removes a temporary folder and releases the lock.
 func (f *folder) close() error {
-	defer f.unlock()
+	defer func() { _ = f.lock.Close() }()
 	if !f.temporary {
 		return nil
 	}

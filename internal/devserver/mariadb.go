@@ -3,7 +3,6 @@ package devserver
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,8 +27,6 @@ type MariaDBConfig struct {
 	Args []string
 	// Env are further variables of the server's environment, "NAME=value".
 	Env []string
-	// Log takes the server's log; a slow writer slows the server. nil keeps it in Dir/error.log.
-	Log io.Writer
 }
 
 // MariaDB is a private MariaDB, or MySQL.
@@ -49,7 +46,7 @@ func StartMariaDB(ctx context.Context, cfg MariaDBConfig) (*MariaDB, error) {
 	}
 	m := &MariaDB{cfg: cfg, program: prog}
 	m.spec = spec{
-		name: prog.String(), path: prog.path, dir: cfg.Dir, log: cfg.Log, env: append(os.Environ(), cfg.Env...),
+		name: prog.String(), path: prog.path, dir: cfg.Dir, env: append(os.Environ(), cfg.Env...),
 		ports: []int{cfg.Port}, args: m.serverArgs, prepare: m.prepare, ready: ": ready for connections", failure: mariadbFailure,
 	}
 	if err := m.start(ctx); err != nil {
@@ -85,9 +82,6 @@ func mariadbFailure(line string) string {
 
 // DSN returns the go-sql-driver DSN of user root over TCP, without a database.
 func (m *MariaDB) DSN() string { return fmt.Sprintf("root@tcp(%s)/", m.Endpoint()) }
-
-// SocketDSN returns the go-sql-driver DSN of user root over the unix socket, without a database.
-func (m *MariaDB) SocketDSN() string { return fmt.Sprintf("root@unix(%s)/", m.socket) }
 
 // Socket returns the path of the unix socket.
 func (m *MariaDB) Socket() string { return m.socket }

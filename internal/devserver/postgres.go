@@ -98,11 +98,10 @@ func postgresFailure(line string) string {
 	return ""
 }
 
-// Restart launches a server that was killed, on its port and with what it held. It returns when the server answers. It tries
-// again while sessions of the killed server still use the data. Do not call it concurrently with Kill or Stop.
+// Restart is that of all servers, which it tries again while sessions of the killed server still use the data.
 func (p *PostgreSQL) Restart(ctx context.Context) error {
 	for {
-		err := p.launch(ctx)
+		err := p.server.Restart(ctx)
 		if err == nil {
 			return nil
 		}
@@ -110,7 +109,7 @@ func (p *PostgreSQL) Restart(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			pause.Stop()
-			return fmt.Errorf("restart PostgreSQL in %s: %w", p.folder.path, err)
+			return err
 		case <-pause.C:
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -27,11 +26,10 @@ const (
 
 // spec describes a server: the kind, and what its caller wants of it.
 type spec struct {
-	name string    // "etcd", in messages; in lower case it begins the name of a temporary folder
-	path string    // of the program
-	dir  string    // the server's folder; "": a temporary one, which Stop removes
-	log  io.Writer // takes the log; nil: error.log in the folder
-	env  []string  // nil: that of this process
+	name string   // "etcd", in messages; in lower case it begins the name of a temporary folder
+	path string   // of the program
+	dir  string   // the server's folder; "": a temporary one, which Stop removes
+	env  []string // nil: that of this process
 
 	ports []int           // that it listens on, the one for clients first; 0 picks a free one
 	args  func() []string // of the server; called when the ports are chosen
@@ -51,12 +49,12 @@ type server struct {
 	folder  *folder
 	folders []*folder // further ones that go with it
 	log     *logTail
-	logFile *os.File             // nil if the caller takes the log
+	logFile *os.File             // error.log in the folder
 	attr    *syscall.SysProcAttr // of its processes; nil: childAttr
 	bound   []int                // the ports of the last launch
 
 	mu   sync.Mutex
-	proc *process // of the last launch, nil before; guarded by mu
+	proc *Process // of the last launch, nil before; guarded by mu
 
 	stopOnce sync.Once
 	stopErr  error
@@ -83,14 +81,11 @@ func (s *server) start(ctx context.Context) (err error) {
 }
 
 func (s *server) startInFolder(ctx context.Context) (err error) {
-	s.log = &logTail{dst: s.spec.log, ready: s.ready, failure: s.failure}
-	if s.spec.log == nil {
-		s.logFile, err = os.OpenFile(filepath.Join(s.folder.path, "error.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		s.log.dst = s.logFile
+	s.logFile, err = os.OpenFile(filepath.Join(s.folder.path, "error.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
 	}
+	s.log = &logTail{dst: s.logFile, ready: s.ready, failure: s.failure}
 	if s.prepare != nil {
 		if err := s.prepare(ctx); err != nil {
 			return fmt.Errorf("make its data: %w", err)
@@ -111,7 +106,7 @@ func (s *server) startInFolder(ctx context.Context) (err error) {
 // launch starts the process and waits until it is ready; on an error the process has ended.
 func (s *server) launch(ctx context.Context) error {
 	s.log.reset()
-	proc, err := startProcess(s.command(s.path, s.args()...), s.folder.leave)
+	proc, err := Launch(s.command(s.path, s.args()...))
 	if err != nil {
 		return err
 	}
@@ -130,13 +125,13 @@ func (s *server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = s.folder.path, s.env, s.attr
 	cmd.Stdout, cmd.Stderr = s.log, s.log
-	cmd.ExtraFiles = []*os.File{s.folder.lockFile()}
+	cmd.ExtraFiles = []*os.File{s.folder.lock}
 	return cmd
 }
 
 // run runs cmd to its end, or until ctx ends.
 func (s *server) run(ctx context.Context, cmd *exec.Cmd) error {
-	proc, err := startProcess(cmd, func() {})
+	proc, err := Launch(cmd)
 	if err != nil {
 		return err
 	}
@@ -144,7 +139,7 @@ func (s *server) run(ctx context.Context, cmd *exec.Cmd) error {
 	case <-proc.done:
 		return s.log.explain(proc.err)
 	case <-ctx.Done():
-		_ = proc.kill()
+		_ = proc.Kill()
 		return context.Cause(ctx)
 	}
 }
@@ -157,7 +152,7 @@ func (s *server) isReady(ctx context.Context) bool {
 	return err == nil && conn.Close() == nil
 }
 
-func (s *server) process() *process {
+func (s *server) process() *Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc
@@ -180,11 +175,22 @@ func (s *server) Version() string {
 }
 
 // Pid returns the process id of the server.
-func (s *server) Pid() int { return s.process().pid }
+func (s *server) Pid() int { return s.process().Pid }
 
-// Kill ends the server with SIGKILL and waits. The data stays: another start with the same folder and ports brings it back,
-// if the folder is the caller's. Stop is still to be called.
-func (s *server) Kill() error { return s.process().kill() }
+// Signal sends a signal to the server, unless it has ended.
+func (s *server) Signal(what syscall.Signal) { s.process().Signal(what) }
+
+// Kill ends the server with SIGKILL and waits. The data stays, and Restart brings it back. Stop is still to be called.
+func (s *server) Kill() error { return s.process().Kill() }
+
+// Restart launches a server that was killed, on its ports and with what it held, and returns when it is ready. Do not call it
+// concurrently with Kill or Stop.
+func (s *server) Restart(ctx context.Context) error {
+	if err := s.launch(ctx); err != nil {
+		return fmt.Errorf("restart %s in %s: %w", s.name, s.folder.path, err)
+	}
+	return nil
+}
 
 // Stop shuts the server down, waits, and removes a temporary folder. A server with a temporary folder is ended at once, as
 // nobody will see its data again. Stop may be called again and then returns the same.
@@ -216,7 +222,7 @@ func (s *server) end() error {
 // abandon ends the process at once.
 func (s *server) abandon() error {
 	if s.quit == 0 {
-		return s.process().kill()
+		return s.process().Kill()
 	}
 	return s.process().shutDown(s.quit, s.name+" in "+s.folder.path)
 }

@@ -118,8 +118,8 @@ var faults = []fault{
 	{name: "etcd is frozen, and a node is restarted", begin: func(ctx context.Context, p *place) error {
 		return errors.Join(frozen(true, ofEtcd)(ctx, p), killed(1)(ctx, p), started(1)(ctx, p))
 	}, end: frozen(false, ofEtcd), waits: anyTask},
-	{name: "one of two servers is killed", begin: func(_ context.Context, p *place) error { return p.site.StopServer(1) },
-		end: func(ctx context.Context, p *place) error { return p.site.StartServer(ctx, 1) }, waits: ofSecond},
+	{name: "one of two servers is killed", begin: func(_ context.Context, p *place) error { return p.site.Servers[1].Kill() },
+		end: func(ctx context.Context, p *place) error { return p.site.Servers[1].Restart(ctx) }, waits: ofSecond},
 	{name: "one of two servers is frozen", begin: frozen(true, ofServer), end: frozen(false, ofServer), asks: top, says: "db-2"},
 	{name: "one of two servers is read-only", begin: sql("SET GLOBAL read_only = 1"), end: sql("SET GLOBAL read_only = 0"), asks: doctor, says: "^fail.*read.only"},
 	{name: "a database's layout row names another cluster", begin: sql("UPDATE toc_3.layout SET cluster_id = 'other'"),

@@ -94,13 +94,13 @@ func (d *demo) breakServer(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := d.cluster.StopServer(1); err != nil {
+	if err := d.cluster.Servers[1].Kill(); err != nil {
 		return err
 	}
 	if err := d.await(ctx, seenDown); err != nil {
 		return err
 	}
-	if err := d.cluster.StartServer(ctx, 1); err != nil {
+	if err := d.cluster.Servers[1].Restart(ctx); err != nil {
 		return err
 	}
 	return d.await(ctx, allReached)

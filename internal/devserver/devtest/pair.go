@@ -150,9 +150,7 @@ func (p *Pair) Freeze(i int, frozen bool) {
 	if frozen {
 		signal = syscall.SIGSTOP
 	}
-	if err := syscall.Kill(p.servers[i].Pid(), signal); err != nil {
-		p.tb.Fatal(err)
-	}
+	p.servers[i].Signal(signal)
 }
 
 // Promote makes the replica i a primary, as an operator does: it applies what it has received,
