@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -21,15 +22,13 @@ import (
 // may be called at any time from any goroutine.
 type database struct {
 	number  int
-	dir     string
 	prefix  string
 	product devserver.Product
 	args    []string // of the server, in addition to those that all have
 	direct  *sql.DB  // as root, bypassing every proxy
 
 	mu     sync.Mutex
-	server *devserver.MariaDB // the present process
-	port   int
+	server *devserver.MariaDB // the present one
 }
 
 // String names the server in errors.
@@ -37,8 +36,8 @@ func (d *database) String() string { return fmt.Sprintf("server db%d", d.number)
 
 // startDatabase starts a server with a folder of its own.
 func startDatabase(ctx context.Context, number int, dir, prefix string, product devserver.Product, args []string) (*database, error) {
-	d := &database{number: number, dir: filepath.Join(dir, fmt.Sprintf("db%d", number)), prefix: prefix, product: product, args: args}
-	if err := d.start(ctx); err != nil {
+	d := &database{number: number, prefix: prefix, product: product, args: args}
+	if err := d.start(ctx, filepath.Join(dir, fmt.Sprintf("db%d", number))); err != nil {
 		return nil, err
 	}
 	if err := d.connect(); err != nil {
@@ -72,26 +71,32 @@ func openQuiet(dsn string) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// start launches the server, for the first time or with what it held before.
-func (d *database) start(ctx context.Context) error {
+// start launches the server in a folder, with what that holds.
+func (d *database) start(ctx context.Context, dir string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	server, err := devserver.StartMariaDB(ctx, devserver.MariaDBConfig{
-		Product: d.product, Dir: d.dir, Port: d.port,
-		Memory: 128 << 20, RedoLog: 96 << 20, Args: d.args,
+		Product: d.product, Dir: dir, Memory: 128 << 20, RedoLog: 96 << 20, Args: d.args,
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", d, err)
 	}
-	d.server, d.port = server, server.Port()
+	d.server = server
 	return nil
 }
 
-// kill ends the server with SIGKILL, as a crash would.
-func (d *database) kill() error {
+// Kill ends the server with SIGKILL, as a crash would.
+func (d *database) Kill() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return errors.Join(d.server.Kill(), d.server.Stop())
+	return d.server.Kill()
+}
+
+// Restart brings it back.
+func (d *database) Restart(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.server.Restart(ctx)
 }
 
 func (d *database) exec(ctx context.Context, statement string) error {
@@ -102,25 +107,10 @@ func (d *database) exec(ctx context.Context, statement string) error {
 }
 
 // freeze stops the server's process where it is, for a while. Connections stay open, and the kernel accepts new ones.
-func (d *database) freeze(ctx context.Context, during time.Duration) error {
-	if err := d.signal(freeze); err != nil {
-		return err
-	}
+func (d *database) freeze(ctx context.Context, during time.Duration) {
+	d.server.Signal(syscall.SIGSTOP)
 	_ = wait.For(ctx, during)
-	return d.signal(thaw)
-}
-
-func (d *database) signal(s os.Signal) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p, err := os.FindProcess(d.server.Pid())
-	if err == nil {
-		err = p.Signal(s)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", d, err)
-	}
-	return nil
+	d.server.Signal(syscall.SIGCONT)
 }
 
 // readOnly makes the server refuse writes for a while.
@@ -140,14 +130,11 @@ func (d *database) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	moved := d.dir + "-replacement"
-	if err := os.CopyFS(moved, os.DirFS(d.dir)); err != nil {
+	moved := d.server.Dir() + "-replacement"
+	if err := os.CopyFS(moved, os.DirFS(d.server.Dir())); err != nil {
 		return fmt.Errorf("copy %s: %w", d, err)
 	}
-	d.mu.Lock()
-	d.dir, d.port = moved, 0
-	d.mu.Unlock()
-	if err := d.start(ctx); err != nil {
+	if err := d.start(ctx, moved); err != nil {
 		return err
 	}
 	old := d.direct

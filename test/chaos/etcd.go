@@ -4,83 +4,46 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
-// etcdStart bounds the start of a member, which serves once most of the others run too.
-const etcdStart = 3 * time.Minute
-
-// etcdServer is an etcd, or one of its members, which keeps its data.
-type etcdServer struct {
-	cfg devserver.EtcdConfig
-
-	mu     sync.Mutex
-	server *devserver.Etcd
-}
-
-// startEtcd starts an etcd of n members, and returns when all of them serve. Those that it
+// startEtcd starts an etcd of n members, each with a folder of its own, and returns when all of them serve. Those that it
 // returns with an error are to be stopped too.
-func startEtcd(ctx context.Context, dir string, n int) (all []*etcdServer, err error) {
-	var members []string
-	for i := range n {
-		e := planEtcd(dir, i)
-		all = append(all, e)
-		members = append(members, fmt.Sprintf("%s=http://%s", e.cfg.Name, upstream(e.cfg.PeerPort)))
-	}
-	var g errgroup.Group
-	for _, e := range all {
-		if n > 1 {
-			e.cfg.Members = strings.Join(members, ",")
+func startEtcd(ctx context.Context, dir string, n int) ([]*devserver.Etcd, error) {
+	ctx, cancel := context.WithTimeout(ctx, restartWithin)
+	defer cancel()
+	cfgs, members := make([]devserver.EtcdConfig, n), make([]string, n)
+	for i := range cfgs {
+		name := fmt.Sprintf("etcd%d", i)
+		cfgs[i] = devserver.EtcdConfig{
+			Dir: filepath.Join(dir, name), ClientPort: devserver.FreePort(), PeerPort: devserver.FreePort(), Name: name,
 		}
-		g.Go(func() error { return e.start(ctx) })
+		members[i] = fmt.Sprintf("%s=http://%s", name, upstream(cfgs[i].PeerPort))
 	}
-	return all, g.Wait()
-}
-
-// planEtcd draws the ports of a member.
-func planEtcd(dir string, i int) *etcdServer {
-	name := fmt.Sprintf("etcd%d", i)
-	return &etcdServer{cfg: devserver.EtcdConfig{
-		Dir: filepath.Join(dir, name), ClientPort: devserver.FreePort(), PeerPort: devserver.FreePort(), Name: name,
-	}}
+	all := make([]*devserver.Etcd, n)
+	var g errgroup.Group
+	for i, cfg := range cfgs {
+		if n > 1 {
+			cfg.Members = strings.Join(members, ",")
+		}
+		g.Go(func() (err error) {
+			all[i], err = devserver.StartEtcd(ctx, cfg)
+			return err
+		})
+	}
+	err := g.Wait()
+	return slices.DeleteFunc(all, func(e *devserver.Etcd) bool { return e == nil }), err
 }
 
 // endpoints are the clients' addresses, past every proxy.
-func endpoints(all []*etcdServer) (at []string) {
+func endpoints(all []*devserver.Etcd) (at []string) {
 	for _, e := range all {
-		at = append(at, e.endpoint())
+		at = append(at, e.Endpoint())
 	}
 	return at
-}
-
-func (e *etcdServer) endpoint() string { return upstream(e.cfg.ClientPort) }
-
-// start launches it and waits until it serves.
-func (e *etcdServer) start(ctx context.Context) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, etcdStart)
-	defer cancel()
-	server, err := devserver.StartEtcd(ctx, e.cfg)
-	if err == nil {
-		e.server = server
-	}
-	return err
-}
-
-// kill ends it with SIGKILL, if it runs.
-func (e *etcdServer) kill() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.server == nil {
-		return nil
-	}
-	e.server.Kill()
-	return e.server.Stop()
 }

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -49,7 +50,7 @@ func loadOnEtcd(t *testing.T, n, tables int) {
 	etcd, err := startEtcd(t.Context(), t.TempDir(), 1)
 	t.Cleanup(func() {
 		for _, e := range etcd {
-			if err := e.kill(); err != nil {
+			if err := errors.Join(e.Kill(), e.Stop()); err != nil {
 				t.Error(err)
 			}
 		}

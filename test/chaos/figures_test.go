@@ -12,7 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// figures is what a run measured, in order. They are printed as one line and as JSON.
+// figures is what a run measured, in order. They are printed as JSON.
 type figures struct {
 	run   string
 	names []string
@@ -36,15 +36,6 @@ func (f *figures) seconds(name string, d time.Duration) {
 	f.add(name+"_s", float64(d.Milliseconds())/1000)
 }
 
-// line is "run: name value, name value".
-func (f *figures) line() string {
-	var parts []string
-	for i, name := range f.names {
-		parts = append(parts, fmt.Sprintf("%s %v", name, f.value[i]))
-	}
-	return f.run + ": " + strings.Join(parts, ", ")
-}
-
 // json keeps the order.
 func (f *figures) json() string {
 	var b bytes.Buffer
@@ -61,7 +52,7 @@ func (f *figures) json() string {
 
 func (f *figures) print(t *testing.T) {
 	t.Helper()
-	t.Logf("\nfigures %s\nfigures %s", f.line(), f.json())
+	t.Logf("\nfigures %s", f.json())
 }
 
 // first is the first delivery of a task.

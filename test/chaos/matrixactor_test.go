@@ -111,13 +111,18 @@ func (m *matrix) must(args ...string) {
 func (m *matrix) command(args ...string) ended {
 	ctx, cancel := context.WithTimeout(m.t.Context(), commandWithin)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, m.program, args...)
+	cmd := exec.Command(m.program, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.SysProcAttr = childAttr()
 	cmd.Env = append(m.environ(), "TOCSIN_CONFIG="+filepath.Join(m.opts.Dir, m.sweeper.name+".yaml"))
 	begin := time.Now()
-	_ = cmd.Run() // the exit code is checked instead
+	proc, err := devserver.Launch(cmd)
+	if err != nil {
+		return ended{code: -1, stderr: err.Error()}
+	}
+	if proc.Wait(ctx) != nil { // the exit code is checked instead
+		_ = proc.Kill()
+	}
 	return ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), time.Since(begin)}
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,7 +119,7 @@ func (m *matrix) serverFaults() []fault {
 			free:  map[string]bool{startingNode: true},
 			begin: func(m *matrix) { m.orFail(m.disk.Fill()) }, end: func(m *matrix) { m.orFail(m.disk.Free()) }},
 		{name: "frozen", why: "time.?out|answer|deadline",
-			begin: func(m *matrix) { m.orFail(d.signal(freeze)) }, end: func(m *matrix) { m.orFail(d.signal(thaw)) }},
+			begin: func(*matrix) { d.server.Signal(syscall.SIGSTOP) }, end: func(*matrix) { d.server.Signal(syscall.SIGCONT) }},
 	}
 	for i := range all {
 		all[i].takes, all[i].where = m.ofServer, fmt.Sprintf(`\bdb%d\b`, sickServer)
@@ -152,13 +153,13 @@ func (m *matrix) orFail(err error) {
 // moveToEmpty leads all links to a server without databases, like a restored or new machine at the old address.
 func (m *matrix) moveToEmpty() {
 	m.t.Helper()
-	m.moveTo(m.other.port)
+	m.moveTo(m.other.server.Port())
 }
 
 // moveToForeign leads all links to a server of another cluster, with the same layout and tasks that are due.
-func (m *matrix) moveToForeign() { m.moveTo(m.other.port) }
+func (m *matrix) moveToForeign() { m.moveTo(m.other.server.Port()) }
 
-func (m *matrix) moveBack() { m.moveTo(m.databases[sickServer].port) }
+func (m *matrix) moveBack() { m.moveTo(m.databases[sickServer].server.Port()) }
 
 // moveTo leads all links of the sick server elsewhere.
 func (m *matrix) moveTo(port int) {

@@ -78,7 +78,7 @@ func (m *matrix) notice(f fault, seen int64) *cell {
 	c, at, begin := &cell{}, m.seats[0], time.Now()
 	named := f.no[runningNode] || m.until(noticeWithin, func() bool {
 		_, named := f.about(at.troubles(seen))
-		return named || !at.present().alive()
+		return named || !at.present().Alive()
 	})
 	c.does = "goes on"
 	if !f.no[runningNode] && named {
@@ -99,7 +99,7 @@ func (m *matrix) runOn(r *matrixRow, seen int64) {
 	}) {
 		c.failf("its status page does not name %s and %s: %s %v", r.fault.where, r.fault.why, page, err)
 	}
-	if !at.present().alive() {
+	if !at.present().Alive() {
 		c.does, c.wrong = "ends", append(c.wrong, "it ended")
 	}
 }
@@ -135,7 +135,7 @@ func (m *matrix) saidOnce(f fault, actor string, at *seat, seen int64, since tim
 func (m *matrix) start(f fault, _ bait) *cell {
 	c, at, begin := &cell{}, m.seats[1], time.Now()
 	m.serve(at)
-	delivered := m.until(startWithin, func() bool { return !at.present().alive() || m.deliveredBy(at, begin, m.well(f)) })
+	delivered := m.until(startWithin, func() bool { return !at.present().Alive() || m.deliveredBy(at, begin, m.well(f)) })
 	c.does = fmt.Sprintf("delivered after %.1f s", time.Since(begin).Seconds())
 	if owned, err := at.owned(); err == nil {
 		c.does += fmt.Sprintf(", owns %d", owned)
@@ -143,12 +143,12 @@ func (m *matrix) start(f fault, _ bait) *cell {
 	if !f.no[startingNode] && !f.free[startingNode] {
 		m.until(noticeWithin, func() bool {
 			_, named := f.about(at.troubles(0))
-			return named || !at.present().alive()
+			return named || !at.present().Alive()
 		})
 	}
 	m.saidOnce(f, startingNode, at, 0, begin, c)
 	switch {
-	case !at.present().alive():
+	case !at.present().Alive():
 		c.does = "ends"
 		c.failf("it ended")
 	case !delivered:
@@ -174,7 +174,7 @@ func (m *matrix) useAgain(r *matrixRow) {
 	if err := m.seats[1].leave(ctx); err != nil && r.cells[startingNode].does != "ends" {
 		r.cells[startingNode].failf("after SIGTERM: %v", err)
 	}
-	if !m.seats[0].present().alive() {
+	if !m.seats[0].present().Alive() {
 		m.serve(m.seats[0])
 	}
 	m.balance(1)

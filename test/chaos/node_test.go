@@ -47,16 +47,6 @@ func (s *scenario) secondsWereInHand(r *Report) {
 	}
 }
 
-// TestFrozenNodeWakesToFindItsTablesGone: what it had in hand may be delivered again,
-// nothing else.
-func TestFrozenNodeWakesToFindItsTablesGone(t *testing.T) {
-	s := begin(t, small)
-	rest := pick(time.Second, 3*time.Second)
-	freezes := slices.Repeat([]Step{{Fault: FreezeNode, Node: 0, Length: pick(5*time.Second, 8*time.Second)}}, pick(1, 8))
-	s.playUnder(Load{Rate: pick(200, 800), Work: 60, Far: 3 * time.Second}, rest, rest, freezes...)
-	s.secondsWereInHand(s.verdict())
-}
-
 // settleLag is how long an outcome may wait to be stored, on a machine that has other
 // things to do as well.
 const settleLag = 2 * time.Second
@@ -164,15 +154,4 @@ func disorder(all []delivery) float64 {
 		sum += max(i-should[uint64(d.JobID)], should[uint64(d.JobID)]-i)
 	}
 	return float64(sum) / float64(len(all)) / float64(len(all))
-}
-
-// TestGreedySweeperBesideBusyNodes: sweep --grace 0s looks at what the owners are
-// about to deliver. Some is delivered twice; every final state is single.
-func TestGreedySweeperBesideBusyNodes(t *testing.T) {
-	o := small
-	o.Timing = pick(calmTimes, quickTimes)
-	s := begin(t, o)
-	s.playUnder(Load{Rate: pick(100, 600), Changes: 0.12, Fails: true, Far: 2 * time.Second}, 0, 0, Step{Fault: LowSweep, Length: pick(4*time.Second, time.Minute)})
-	r := s.verdict()
-	t.Logf("%d of %d deliveries were second ones", r.Seconds(), r.Deliveries)
 }

@@ -52,14 +52,14 @@ func (b *shop) crowd(t *testing.T) {
 func TestEvidenceOfAKilledServer(t *testing.T) {
 	s, b := aShop(t)
 	b.crowd(t)
-	if err := b.mysql.kill(); err != nil {
+	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	asked := make(chan struct{})
 	var back errgroup.Group
 	back.Go(func() error {
 		<-asked
-		return b.mysql.start(context.WithoutCancel(t.Context()))
+		return b.Restart(context.WithoutCancel(t.Context()))
 	})
 	first := true
 	left, err := patient(func(ctx context.Context) (int, error) {
@@ -128,7 +128,7 @@ func connector(t *testing.T, dsn string, dialed *[]net.Conn) driver.Connector {
 // TestEvidenceSaysWho: a server that does not come back is named.
 func TestEvidenceSaysWho(t *testing.T) {
 	s, b := aShop(t)
-	if err := b.mysql.kill(); err != nil {
+	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_, err := patientFor(time.Nanosecond, s.left)(t.Context())

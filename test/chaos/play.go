@@ -58,7 +58,8 @@ func (s *Site) do(ctx context.Context, step Step) error {
 	case ReadOnly:
 		return s.databases[step.Server].readOnly(ctx, step.Length)
 	case FreezeServer:
-		return s.databases[step.Server].freeze(ctx, step.Length)
+		s.databases[step.Server].freeze(ctx, step.Length)
+		return nil
 	case WrongCluster, NoLayout:
 		return s.wrongDatabase(ctx, step)
 	case MoveServer:
@@ -123,9 +124,9 @@ func (s *Site) revive(ctx context.Context, at *seat) error {
 		}
 		bound, cancel := context.WithTimeout(ctx, settling)
 		p := at.present()
-		_ = p.wait(bound)
+		_ = p.Wait(bound)
 		cancel()
-		if p.alive() {
+		if p.Alive() {
 			return nil
 		}
 	}
@@ -136,7 +137,7 @@ func (s *Site) revive(ctx context.Context, at *seat) error {
 func (s *Site) Revive(ctx context.Context) error {
 	var errs []error
 	for _, at := range s.seats[:s.opts.Nodes] {
-		if p := at.present(); p != nil && !p.alive() {
+		if p := at.present(); p != nil && !p.Alive() {
 			errs = append(errs, s.revive(ctx, at))
 		}
 	}
@@ -145,20 +146,25 @@ func (s *Site) Revive(ctx context.Context) error {
 
 // machine is a server that can be killed, and comes back with what it held.
 type machine interface {
-	kill() error
-	start(ctx context.Context) error
+	Kill() error
+	Restart(ctx context.Context) error
 }
+
+// restartWithin bounds the start of a server that was killed. A member of etcd serves once most of the others run too.
+const restartWithin = 3 * time.Minute
 
 // restart kills machines and brings them back after a while, also when the run is cut short.
 func restart[M machine](ctx context.Context, down time.Duration, all ...M) error {
 	var g errgroup.Group
 	for _, m := range all {
 		g.Go(func() error {
-			if err := m.kill(); err != nil {
+			if err := m.Kill(); err != nil {
 				return err
 			}
 			_ = wait.For(ctx, down)
-			return m.start(context.WithoutCancel(ctx))
+			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), restartWithin)
+			defer cancel()
+			return m.Restart(within)
 		})
 	}
 	return g.Wait()
@@ -199,7 +205,7 @@ func (s *Site) moveServer(ctx context.Context, step Step) error {
 		return err
 	}
 	for _, l := range s.linksTo(step.Server) {
-		if err := l.move(d.port); err != nil {
+		if err := l.move(d.server.Port()); err != nil {
 			return err
 		}
 	}

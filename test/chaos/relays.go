@@ -99,7 +99,7 @@ func (s *Site) active(ctx context.Context, shop int) *seat {
 func (at *seat) tookLock(outbox string) (last time.Time) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if at.proc == nil || !at.proc.alive() {
+	if at.proc == nil || !at.proc.Alive() {
 		return last
 	}
 	eachLine(at.log, func(text []byte) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -95,7 +96,7 @@ func RunRole() {
 
 // run plays the role until SIGTERM.
 func (r role) run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), leave, os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	switch r.Kind {
 	case roleNode:

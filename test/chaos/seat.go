@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
+
+	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
 // seat is the place of a process of the cluster: its links stay, the process in it may
@@ -19,23 +22,23 @@ type seat struct {
 	harm sync.Mutex // held by a fault of the process
 
 	mu   sync.Mutex
-	past int      // processes so far
-	log  string   // of the present one
-	page string   // its status page; "": it has none
-	proc *process // nil: empty
+	past int                // processes so far
+	log  string             // of the present one
+	page string             // its status page; "": it has none
+	proc *devserver.Process // nil: empty
 }
 
 // openLinks makes the seat's links to all servers and to etcd.
 func (s *Site) openLinks(at *seat) error {
 	for _, d := range s.databases {
-		l, err := s.links.open(fmt.Sprintf("%s-db%d", at.name, d.number), d.port)
+		l, err := s.links.open(fmt.Sprintf("%s-db%d", at.name, d.number), d.server.Port())
 		if err != nil {
 			return err
 		}
 		at.servers = append(at.servers, l)
 	}
-	for _, e := range s.etcd {
-		l, err := s.links.open(at.name+"-"+e.cfg.Name, e.cfg.ClientPort)
+	for i, e := range s.etcd {
+		l, err := s.links.open(fmt.Sprintf("%s-etcd%d", at.name, i), e.Port())
 		if err != nil {
 			return err
 		}
@@ -57,7 +60,7 @@ func (at *seat) endpoints() (all []string) {
 func (s *Site) sit(at *seat) error {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if at.proc != nil && at.proc.alive() {
+	if at.proc != nil && at.proc.Alive() {
 		return nil
 	}
 	at.past++
@@ -80,7 +83,7 @@ func (s *Site) sit(at *seat) error {
 // guard starts a node again each time that it ends by itself, until ctx ends.
 func (s *Site) guard(ctx context.Context, i int) error {
 	for {
-		_ = s.seats[i].present().wait(ctx)
+		_ = s.seats[i].present().Wait(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -93,7 +96,7 @@ func (s *Site) guard(ctx context.Context, i int) error {
 }
 
 // present is the process in the seat, nil if there is none.
-func (at *seat) present() *process {
+func (at *seat) present() *devserver.Process {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	return at.proc
@@ -112,7 +115,7 @@ func (at *seat) kill() {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	if at.proc != nil {
-		at.proc.kill()
+		_ = at.proc.Kill()
 		at.proc = nil
 	}
 }
@@ -123,8 +126,11 @@ func (at *seat) term(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	p.signal(leave)
-	return p.wait(ctx)
+	p.Signal(syscall.SIGTERM)
+	if err := p.Wait(ctx); err != nil {
+		return fmt.Errorf("%s: %w", at.name, err)
+	}
+	return nil
 }
 
 // leave ends the process with SIGTERM and leaves the seat empty.
@@ -140,8 +146,8 @@ func (at *seat) freezeUntil(happens func()) {
 	if p == nil {
 		return
 	}
-	p.signal(freeze)
-	defer p.signal(thaw)
+	p.Signal(syscall.SIGSTOP)
+	defer p.Signal(syscall.SIGCONT)
 	happens()
 }
 

@@ -27,21 +27,20 @@ func (s *scenario) onceMoreAtMost() {
 	}
 }
 
-// TestServerIsCutOff: for longer than claims and read time-outs last.
-func TestServerIsCutOff(t *testing.T) {
+// TestServerIsAway: cut off for longer than claims and read time-outs last; or it refuses writes, and its replica takes over under
+// the same address.
+func TestServerIsAway(t *testing.T) {
 	onlyLong(t)
-	s := begin(t, Options{Servers: 2, Nodes: 3, Sweeper: true})
-	s.playUnder(busy(400), 3*time.Second, 15*time.Second, Step{Fault: CutServer, Server: 0, Length: 30 * time.Second})
-	s.onceMoreAtMost()
-}
-
-// TestServerIsDemotedAndReplaced: it refuses writes, its replica takes over under the
-// same address.
-func TestServerIsDemotedAndReplaced(t *testing.T) {
-	onlyLong(t)
-	s := begin(t, Options{Servers: 2, Nodes: 3, Sweeper: true})
-	s.playUnder(busy(400), 3*time.Second, 10*time.Second, Step{Fault: MoveServer, Server: 0, Length: 4 * time.Second})
-	s.onceMoreAtMost()
+	for name, step := range map[string]Step{
+		"cut off":              {Fault: CutServer, Server: 0, Length: 30 * time.Second},
+		"demoted and replaced": {Fault: MoveServer, Server: 0, Length: 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, Options{Servers: 2, Nodes: 3, Sweeper: true})
+			s.playUnder(busy(400), 3*time.Second, 15*time.Second, step)
+			s.onceMoreAtMost()
+		})
+	}
 }
 
 // The outages of etcd: deliveries must go on, on time and once.

@@ -20,19 +20,17 @@ import (
 // shop is a business server: a database with orders and an outbox, on MySQL, MariaDB or PostgreSQL. Services and relays
 // reach it without a proxy.
 type shop struct {
-	number   int
+	machine                        // either of these two
 	mysql    *database             // nil: it is PostgreSQL
 	postgres *devserver.PostgreSQL // nil: it is not
 	db       *sql.DB               // of the service
 	client   *tocsin.Client        // of the service
 	identity string                // of the outbox, as the ledger has it
+	number   int
 }
 
 // String names the business server in errors.
 func (b *shop) String() string { return fmt.Sprintf("business server %d", b.number) }
-
-// restartWithin bounds the start of a business server that was killed.
-const restartWithin = time.Minute
 
 // shopConns are the connections of the service to one business server.
 const shopConns = 24
@@ -68,9 +66,11 @@ func (s *Site) startShop(ctx context.Context, number int) (*shop, error) {
 func (s *Site) launchShop(ctx context.Context, b *shop) (err error) {
 	if n := s.opts.Shops; n > 1 && b.number == n-1 {
 		b.postgres, err = devserver.StartPostgreSQL(ctx)
+		b.machine = b.postgres
 		return err
 	}
 	b.mysql, err = startDatabase(ctx, s.opts.Servers+b.number, s.opts.Dir, "shop", devserver.Product(s.opts.Product), nil)
+	b.machine = b.mysql
 	return err
 }
 
@@ -86,7 +86,7 @@ func (b *shop) open() (err error) {
 	return err
 }
 
-func (b *shop) dsn() string { return fmt.Sprintf("tocsin@tcp(%s)/", upstream(b.mysql.port)) }
+func (b *shop) dsn() string { return fmt.Sprintf("tocsin@tcp(%s)/", b.mysql.server.Endpoint()) }
 
 // config is the outbox as relays reach it.
 func (b *shop) config() outbox.Config {
@@ -142,25 +142,6 @@ func (s *Site) outboxes() (all []outbox.Config) {
 		all = append(all, b.config())
 	}
 	return all
-}
-
-// kill ends the business server with SIGKILL.
-func (b *shop) kill() error {
-	if b.postgres == nil {
-		return b.mysql.kill()
-	}
-	b.postgres.Kill()
-	return nil
-}
-
-// start brings it back.
-func (b *shop) start(ctx context.Context) error {
-	if b.postgres == nil {
-		return b.mysql.start(ctx)
-	}
-	ctx, cancel := context.WithTimeout(ctx, restartWithin)
-	defer cancel()
-	return b.postgres.Restart(ctx)
 }
 
 // stop ends the business server for good.

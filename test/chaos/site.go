@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -109,7 +110,7 @@ type Site struct {
 	log       *evidence
 	links     links
 	databases []*database
-	etcd      []*etcdServer
+	etcd      []*devserver.Etcd
 	receiver  *receiver
 	seats     []*seat // of nodes, then of processes that only relay
 	sweeper   *seat
@@ -125,7 +126,7 @@ type Site struct {
 // Start brings everything up and returns when every table has an owner. After an
 // error nothing is left.
 func Start(ctx context.Context, opts Options) (*Site, error) {
-	if !supported {
+	if runtime.GOOS != "linux" {
 		return nil, errors.New("chaos: only Linux can freeze processes and end them with their parent")
 	}
 	opts = opts.withDefaults()
@@ -334,7 +335,7 @@ func (s *Site) Stop() error {
 		seat.close()
 	}
 	for _, e := range s.etcd {
-		errs = append(errs, e.kill())
+		errs = append(errs, e.Kill(), e.Stop())
 	}
 	for _, d := range s.databases {
 		errs = append(errs, d.stop())

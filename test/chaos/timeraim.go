@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2/toxics"
@@ -89,8 +90,8 @@ func (s *Site) freezeAtClaim(ctx context.Context, at *seat, during time.Duration
 	if p == nil {
 		return nil
 	}
-	a := &aim{freeze: func() { p.signal(freeze); _ = wait.For(ctx, stopping) }, frozen: make(chan struct{})}
-	defer p.signal(thaw)
+	a := &aim{freeze: func() { p.Signal(syscall.SIGSTOP); _ = wait.For(ctx, stopping) }, frozen: make(chan struct{})}
+	defer p.Signal(syscall.SIGCONT)
 	for _, l := range at.servers {
 		if err := l.watch(a); err != nil {
 			return err

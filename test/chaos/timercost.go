@@ -1,13 +1,12 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/tocsinhq/tocsin/internal/wait"
 )
@@ -177,7 +176,7 @@ func (s *Site) spent(ctx context.Context) (c cost, err error) {
 		c.servers += took
 	}
 	for _, at := range s.seats {
-		took, err := cpuOf(at.present().os.Pid)
+		took, err := cpuOf(at.present().Pid)
 		if err != nil {
 			return c, err
 		}
@@ -205,22 +204,12 @@ func (s *Site) awaitPasses(ctx context.Context, before []float64) error {
 	return nil
 }
 
-// ticks are the parts of a second in which the kernel counts CPU time.
-const ticks = 100
-
 // cpuOf reads the CPU time that a process has used.
 func cpuOf(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	var user, system int64
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before may have blanks
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))
-	}
-	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
-		return 0, fmt.Errorf("/proc/%d/stat: %w", pid, err)
-	}
-	return time.Duration(user+system) * time.Second / ticks, nil
+	stat, err := process.Stat()
+	return time.Duration(stat.CPUTime() * float64(time.Second)), err
 }

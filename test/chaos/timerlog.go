@@ -199,7 +199,6 @@ const (
 	noteClaimed = "c"
 	notePutOff  = "w"
 	noteEnd     = "e"
-	noteDeleted = "d"
 )
 
 // note takes a line of the log. Tasks that are no runs are left out.

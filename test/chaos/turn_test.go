@@ -111,7 +111,7 @@ func (s *scenario) leader() int {
 	s.t.Helper()
 	client := s.dialEtcd()
 	for i, e := range s.etcd {
-		status, err := client.Status(s.t.Context(), e.endpoint())
+		status, err := client.Status(s.t.Context(), e.Endpoint())
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -153,7 +153,9 @@ func TestClusterFailsOver(t *testing.T) {
 	h := s.watch()
 	gone, rest := o.Timing.Lease+2*time.Second, pick(time.Second, 3*time.Second)
 	var all []trouble
-	s.under(steady(100, 300), func(context.Context) error {
+	load := steady(100, 300)
+	load.Work, load.Types = 60, append(load.Types, "strict") // so that each fault meets deliveries
+	s.under(load, func(context.Context) error {
 		s.pause(pick(time.Second, 5*time.Second))
 		for round := range pick(1, 5) {
 			for i, fault := range []Fault{KillNode, FreezeNode} {
