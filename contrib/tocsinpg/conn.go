@@ -43,10 +43,8 @@ func (c *conn) Close() { _ = closeNow(c.conn) }
 
 // IdentityNow returns the identity that the outbox has now: its table may have been replaced.
 func (c *conn) IdentityNow(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	var comment string
-	if err := c.conn.QueryRow(ctx, identitySQL, c.server.quoted()).Scan(&comment); err != nil {
+	if err := c.one(ctx, []any{&comment}, identitySQL, c.server.quoted()); err != nil {
 		return "", c.server.wrap("read the identity of", err)
 	}
 	identity := outbox.Identity(comment)
@@ -54,6 +52,24 @@ func (c *conn) IdentityNow(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%s: %w", c.server, outbox.ErrNoIdentity)
 	}
 	return identity, nil
+}
+
+// one reads the one row of an answer.
+func (c *conn) one(ctx context.Context, into []any, statement string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	return c.conn.QueryRow(ctx, statement, args...).Scan(into...)
+}
+
+// each reads the rows of an answer, and calls do with each.
+func (c *conn) each(ctx context.Context, tried string, into []any, do func(), statement string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	found, err := c.conn.Query(ctx, c.server.render(statement, ""), args...)
+	if err == nil {
+		_, err = pgx.ForEachRow(found, into, func() error { do(); return nil })
+	}
+	return c.server.wrap(tried, err)
 }
 
 // exec runs a statement that returns no rows.
@@ -84,7 +100,8 @@ func (c *conn) Lead(ctx context.Context, within time.Duration) (bool, error) {
 func (c *conn) take(ctx context.Context, lock int64, within time.Duration) (bool, error) {
 	until := time.Now().Add(within)
 	for {
-		if got, err := c.try(ctx, lock); err != nil || got {
+		var got bool
+		if err := c.one(ctx, []any{&got}, leadSQL, lock); err != nil || got {
 			return got, c.server.wrap("take the lock of", err)
 		}
 		if time.Until(until) < leadPause {
@@ -96,20 +113,11 @@ func (c *conn) take(ctx context.Context, lock int64, within time.Duration) (bool
 	}
 }
 
-func (c *conn) try(ctx context.Context, lock int64) (got bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	err = c.conn.QueryRow(ctx, leadSQL, lock).Scan(&got)
-	return got, err
-}
-
 // copied says who has the lock of the identity, in this database or in another one of the server.
 func (c *conn) copied(ctx context.Context, here bool) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	var holder int
 	var database string
-	err := c.conn.QueryRow(ctx, holderSQL, c.lock, here).Scan(&holder, &database)
+	err := c.one(ctx, []any{&holder, &database}, holderSQL, c.lock, here)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil // nobody, or no more
@@ -223,10 +231,8 @@ const maxReason = 255
 
 // Next returns an id above all that were drawn; 0 if this user has no right to read the sequence.
 func (c *conn) Next(ctx context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	var next int64
-	err := c.conn.QueryRow(ctx, nextSQL, c.server.quoted()).Scan(&next)
+	err := c.one(ctx, []any{&next}, nextSQL, c.server.quoted())
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
@@ -239,31 +245,20 @@ func (c *conn) Present(ctx context.Context, keys []outbox.Key) (map[outbox.Key]b
 	for i, k := range keys {
 		ids[i] = k.ID
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	present := make(map[outbox.Key]bool)
 	var id int64
 	var created time.Time
-	found, err := c.conn.Query(ctx, c.server.render(presentSQL, ""), numbers(ids))
-	if err == nil {
-		_, err = pgx.ForEachRow(found, []any{&id, &created}, func() error {
-			present[outbox.Key{ID: uint64(id), Created: created.UTC()}] = true
-			return nil
-		})
-	}
-	return present, c.server.wrap("look into", err)
+	err := c.each(ctx, "look into", []any{&id, &created}, func() {
+		present[outbox.Key{ID: uint64(id), Created: created.UTC()}] = true
+	}, presentSQL, numbers(ids))
+	return present, err
 }
 
 // Writers returns the transactions that hold the lock of those who write into the outbox.
-func (c *conn) Writers(ctx context.Context) (outbox.Writers, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	found, err := c.conn.Query(ctx, writersSQL, c.server.quoted())
-	if err != nil {
-		return nil, c.server.wrap("look for open transactions in", err)
-	}
-	writers, err := pgx.CollectRows(found, pgx.RowTo[string])
-	return writers, c.server.wrap("look for open transactions in", err)
+func (c *conn) Writers(ctx context.Context) (writers outbox.Writers, err error) {
+	var writer string
+	err = c.each(ctx, "look for open transactions in", []any{&writer}, func() { writers = append(writers, writer) }, writersSQL, c.server.quoted())
+	return writers, err
 }
 
 // Settled returns the ranges in which no row is, if all transactions of since have ended. One that was prepared keeps its
@@ -274,17 +269,11 @@ func (c *conn) Settled(ctx context.Context, in []outbox.Range, since outbox.Writ
 	if err != nil || len(in) == 0 || slices.ContainsFunc(now, open) {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	first, last := bounds(in)
 	var from, to int64
 	var settled []outbox.Range
-	found, err := c.conn.Query(ctx, c.server.render(emptySQL, ""), first, last)
-	if err == nil {
-		_, err = pgx.ForEachRow(found, []any{&from, &to}, func() error {
-			settled = append(settled, outbox.Range{First: uint64(from), Last: uint64(to)})
-			return nil
-		})
-	}
-	return settled, c.server.wrap("look for rows in", err)
+	err = c.each(ctx, "look for rows in", []any{&from, &to}, func() {
+		settled = append(settled, outbox.Range{First: uint64(from), Last: uint64(to)})
+	}, emptySQL, first, last)
+	return settled, err
 }
