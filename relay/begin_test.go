@@ -95,11 +95,7 @@ func (s *shop) hold(id int) {
 // keep runs statements in a transaction that stays open until the test ends.
 func (s *shop) keep(statements ...string) *sql.Tx {
 	s.TB.Helper()
-	tx, err := s.DB.Begin()
-	if err != nil {
-		s.TB.Fatal(err)
-	}
-	s.TB.Cleanup(func() { _ = tx.Rollback() })
+	tx := s.Begin()
 	for _, statement := range statements {
 		if _, err := tx.Exec(s.Fill(statement)); err != nil {
 			s.TB.Fatal(err)
@@ -239,30 +235,21 @@ func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 func TestANoteOfTheUpkeepDoesNotOutlastAVoid(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	session, err := s.Outbox().Session(t.Context())
-	if err != nil {
+	turn := s.turn()
+	tasks := &slowNotes{Mover: patient{turn.tasks}, before: func() { turn.void(t.Context()) }}
+	turn.tasks = tasks
+	turn.settled.Store(100)
+	turn.anew.Store(true)
+	if err := turn.forget(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer session.Close()
-	r, err := New(s.config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tasks := &slowNotes{Mover: patient{seam.MoverOf(s.Client)}}
-	l := &line{Relay: r, outbox: s.Outbox(), tasks: tasks, gauges: r.metrics.of("shop")}
-	turn := newTurn(l, session)
-	l.settled.Store(100)
-	l.anew.Store(true)
-	tasks.before = func() { turn.void(t.Context()) }
-	if err := l.forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if below, err := tasks.SettledBelow(t.Context(), session.Identity); err != nil || below != 0 {
+	identity := turn.session.Identity
+	if below, err := tasks.SettledBelow(t.Context(), identity); err != nil || below != 0 {
 		t.Errorf("settled below %d, %v", below, err)
 	}
 	for database := range s.Config.Layout.Databases {
 		if n := s.Number("SELECT COUNT(*) FROM "+s.Config.Layout.Database(database)+".relayed WHERE outbox = ? AND id = 100 AND NOT EXISTS (SELECT 1 FROM "+
-			s.Config.Layout.Database(database)+".relayed AS void WHERE void.outbox = ? AND void.id = 0)", session.Identity+" settled", session.Identity+" settled"); n != 0 {
+			s.Config.Layout.Database(database)+".relayed AS void WHERE void.outbox = ? AND void.id = 0)", identity+" settled", identity+" settled"); n != 0 {
 			t.Errorf("database %d notes the id, and not that it is void", database)
 		}
 	}

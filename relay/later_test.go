@@ -244,6 +244,26 @@ func (s *shop) watchWaits() (watched func() int) {
 	return func() int { end(); return waits }
 }
 
+// moveWithoutWaits moves rows at once, while a transaction holds a lock, and in the end whatever is left.
+func (s *shop) moveWithoutWaits(holder *sql.Tx, rows []outbox.Row, fates ...outbox.Fate) {
+	s.TB.Helper()
+	watched := s.watchWaits()
+	results := seam.MoverOf(s.Client).Move(s.TB.Context(), s.identity(), rows)
+	for i, fate := range fates {
+		if results[i].Fate != fate {
+			s.TB.Errorf("row %d: %+v, want %d", i, results[i], fate)
+		}
+	}
+	if waits := watched(); waits > 0 {
+		s.TB.Errorf("a statement waits for a lock")
+	}
+	if err := holder.Rollback(); err != nil {
+		s.TB.Fatal(err)
+	}
+	s.relay(s.config())
+	s.Rows(0)
+}
+
 // An add that has met a lock on the task with its dedup_key holds up no other row again, but those of its biz_id.
 func TestAnAddThatHasMetALockHoldsUpNoOthers(t *testing.T) {
 	t.Parallel()
@@ -263,21 +283,7 @@ func TestAnAddThatHasMetALockHoldsUpNoOthers(t *testing.T) {
 		t.Fatal(rows, err)
 	}
 	rows[0].Locked, rows[1].Locked, rows[2].Locked = true, true, true
-	watched := s.watchWaits()
-	results := seam.MoverOf(s.Client).Move(t.Context(), s.identity(), rows)
-	for i, fate := range []outbox.Fate{outbox.Failed, outbox.Failed, outbox.Moved} {
-		if results[i].Fate != fate {
-			t.Errorf("row %d: %+v, want %d", i, results[i], fate)
-		}
-	}
-	if waits := watched(); waits > 0 {
-		t.Errorf("the add waits for a lock")
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	s.relay(s.config())
-	s.Rows(0)
+	s.moveWithoutWaits(tx, rows, outbox.Failed, outbox.Failed, outbox.Moved)
 	s.Want(1, "x pending, behind pending")
 	s.Want(beside, "beside pending")
 }
@@ -303,21 +309,7 @@ func TestAChangeThatMeetsALockIsNotWaitedFor(t *testing.T) {
 	if err != nil || len(rows) != 3 {
 		t.Fatal(rows, err)
 	}
-	watched := s.watchWaits()
-	results := seam.MoverOf(s.Client).Move(t.Context(), s.identity(), rows)
-	for i, fate := range []outbox.Fate{outbox.Failed, outbox.Moved, outbox.Moved} {
-		if results[i].Fate != fate {
-			t.Errorf("row %d: %+v, want %d", i, results[i], fate)
-		}
-	}
-	if waits := watched(); waits > 0 {
-		t.Errorf("the cancel waits for a lock")
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	s.relay(s.config())
-	s.Rows(0)
+	s.moveWithoutWaits(tx, rows, outbox.Failed, outbox.Moved, outbox.Moved)
 	for id, want := range map[uint64]string{held: "x cancelled", other: "x cancelled", added: "new pending"} {
 		s.Want(id, want)
 	}

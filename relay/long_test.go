@@ -200,19 +200,13 @@ func TestATransactionThatStaysOpenLosesNothing(t *testing.T) {
 	cfg.Poll, cfg.Whole = 0, scaled(200*time.Millisecond, 0)
 	cfg.GapAge = scaled(300*time.Millisecond, 0)
 	s.relay(cfg)
-	open, err := s.DB.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := s.Begin()
 	if err := s.AddTx(open, 1, "late", tocsin.In(day)); err != nil {
 		t.Fatal(err)
 	}
 	n := uint64(2)
 	for begin := time.Now(); time.Since(begin) < while; n++ {
-		gone, err := s.DB.Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
+		gone := s.Begin()
 		if err := s.AddTx(gone, n, "gone", tocsin.In(day)); err != nil {
 			t.Fatal(err)
 		}

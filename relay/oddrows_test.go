@@ -9,9 +9,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 // oddSession is that of a program that checks nothing, in a time zone and a character set of its own.
@@ -71,6 +71,9 @@ func TestRowsOfProgramsThatCheckNothing(t *testing.T) {
 			t.Errorf("biz_id %d: %.20s, %d bytes, want %.20s", id, got, len(got), want)
 		}
 	}
+	if n, err := s.Outbox().Drop(t.Context(), nil, true); n != aside || err != nil {
+		t.Error(n, err)
+	}
 }
 
 // An operator's list of ids means these ids alone.
@@ -126,9 +129,7 @@ func TestARowOfAServerThatTakesNoWritesIsMovedOnce(t *testing.T) {
 	t.Cleanup(func() { _ = m.Stop() })
 	s.DB, s.Config.Outbox.Table = s.openDB(m.DSN()), "shop.tocsin_outbox"
 	s.Exec("CREATE DATABASE shop")
-	if _, err := ddl.ApplyOutbox(t.Context(), ddl.Outbox{DSN: m.DSN(), Table: "shop.tocsin_outbox"}); err != nil {
-		t.Fatal(err)
-	}
+	s.applyOutbox(outbox.Config{DSN: m.DSN(), Table: s.Config.Outbox.Table})
 	s.Exec("CREATE USER relay IDENTIFIED BY 'secret'")
 	s.Exec("GRANT SELECT, DELETE, UPDATE (attempts, last_error) ON {outbox} TO relay")
 	dsn, err := mysql.ParseDSN(m.DSN())

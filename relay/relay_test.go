@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"testing"
@@ -180,18 +179,13 @@ func TestWhatWasMovedIsNotMovedAgain(t *testing.T) {
 // moveAll moves the rows of the outbox one by one and deletes none.
 func (s *shop) moveAll() {
 	s.TB.Helper()
-	from := s.Outbox()
-	session, err := from.Session(s.TB.Context())
-	if err != nil {
-		s.TB.Fatal(err)
-	}
-	defer session.Close()
-	rows, err := from.List(s.TB.Context(), 0, 1000, false)
+	identity := s.identity()
+	rows, err := s.Outbox().List(s.TB.Context(), 0, 1000, false)
 	if err != nil {
 		s.TB.Fatal(err)
 	}
 	for _, row := range rows {
-		if got := seam.MoverOf(s.Client).Move(s.TB.Context(), session.Identity, []outbox.Row{row}); got[0].Fate != outbox.Moved {
+		if got := seam.MoverOf(s.Client).Move(s.TB.Context(), identity, []outbox.Row{row}); got[0].Fate != outbox.Moved {
 			s.TB.Fatalf("row %+v: %+v", row, got)
 		}
 	}
@@ -214,42 +208,6 @@ func TestARelayStoresTimesAsTheyWereWritten(t *testing.T) {
 	for bizID, want := range map[uint64]time.Time{1: minute, 2: written} {
 		if infos, err := s.Client.List(t.Context(), bizID); err != nil || len(infos) != 1 || !infos[0].ActionTime.Equal(want) {
 			t.Errorf("%+v, %v: want %s", infos, err, want)
-		}
-	}
-}
-
-// Two relays that both think they are the active one.
-func TestTwoRelaysAtOnceDoNoHarm(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	for range 2 {
-		r, err := New(s.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &line{Relay: r, outbox: s.Outbox(), tasks: seam.MoverOf(s.Open(s.Config)), gauges: r.metrics.of("shop")}
-		s.Run(func(ctx context.Context) {
-			for ctx.Err() == nil {
-				session, err := l.outbox.Session(ctx)
-				if err != nil {
-					return
-				}
-				_ = newTurn(l, session).run(ctx)
-				session.Close()
-			}
-		})
-	}
-	const orders = 60
-	for order := uint64(1); order <= orders; order++ {
-		s.Add(order, "a", tocsin.In(day))
-		s.Cancel(order)
-		s.Add(order, "b", tocsin.In(day))
-		s.Add(order, "c", tocsin.In(day))
-	}
-	s.Rows(0)
-	for order := uint64(1); order <= orders; order++ {
-		if got := s.Tasks(order); got != "a cancelled, b pending, c pending" && got != "a cancelled, c pending, b pending" {
-			t.Errorf("order %d: %s", order, got)
 		}
 	}
 }
@@ -285,13 +243,9 @@ func TestTheLedgerForgetsWhatHasBeenGoneForLong(t *testing.T) {
 	s.Add(1, "there", tocsin.In(day))
 	s.moveAll()
 	relayed := "{prefix}_" + string(rune('0'+s.Config.Layout.DatabaseOf(s.Config.Layout.TableOf(1)))) + ".relayed"
-	r, err := New(s.config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &line{Relay: r, outbox: s.Outbox(), tasks: seam.MoverOf(s.Client)}
+	turn := s.turn()
 	look := func() (rows, gone int) {
-		if err := l.forget(t.Context()); err != nil {
+		if err := turn.forget(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return s.Number("SELECT COUNT(*) FROM " + relayed), s.Number("SELECT COUNT(gone) FROM " + relayed)
@@ -306,30 +260,5 @@ func TestTheLedgerForgetsWhatHasBeenGoneForLong(t *testing.T) {
 	s.Exec("UPDATE " + relayed + " SET gone = gone - INTERVAL 601 SECOND")
 	if rows, gone := look(); rows != 1 || gone != 0 {
 		t.Errorf("ten minutes later: %d rows, %d gone", rows, gone)
-	}
-}
-
-// A program without strict mode can store a created of 0.
-func TestARowWithoutATimeOfCreationIsSetAside(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	conn, err := s.DB.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	for _, q := range []string{"SET sql_mode = ''", s.Fill("INSERT INTO {outbox} (biz_type, biz_id, delay_ms, created) VALUES ('order.close', 9, 1000, 0)")} {
-		if _, err := conn.ExecContext(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.relay(s.config())
-	s.Add(1, "x", tocsin.In(day))
-	s.Want(1, "x pending")
-	s.Await("the row to be set aside", func() bool {
-		return s.Number("SELECT COUNT(*) FROM {outbox} WHERE last_error LIKE 'created is 0%'") == 1
-	})
-	if n, err := s.Outbox().Drop(t.Context(), nil, true); n != 1 || err != nil {
-		t.Error(n, err)
 	}
 }

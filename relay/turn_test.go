@@ -24,30 +24,18 @@ func (s *shop) turn() *turn {
 	if err != nil {
 		s.TB.Fatal(err)
 	}
-	from := s.Outbox()
-	session, err := from.Session(s.TB.Context())
-	if err != nil {
-		s.TB.Fatal(err)
-	}
-	s.TB.Cleanup(session.Close)
-	return newTurn(&line{Relay: r, outbox: from, tasks: seam.MoverOf(s.Client), gauges: r.metrics.of("shop")}, session)
+	return newTurn(&line{Relay: r, outbox: s.Outbox(), tasks: seam.MoverOf(s.Client), gauges: r.metrics.of("shop")}, s.Session())
 }
 
 func TestAGapIsPolledWhileATransactionIsOpenInIt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.Add(1, "x", tocsin.In(day)) // id 1
-	open, err := s.DB.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := s.Begin()
 	if err := s.AddTx(open, 2, "late", tocsin.In(day)); err != nil { // id 2
 		t.Fatal(err)
 	}
-	gone, err := s.DB.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	gone := s.Begin()
 	if err := s.AddTx(gone, 3, "gone", tocsin.In(day)); err != nil { // id 3
 		t.Fatal(err)
 	}
@@ -229,9 +217,7 @@ func TestARowOfATableThatWasReplacedIsMovedUnderItsOwnIdentity(t *testing.T) {
 	s := newShop(t)
 	turn := s.turn()
 	s.Exec("RENAME TABLE {outbox} TO {prefix}_shop.former")
-	if _, err := ddl.ApplyOutbox(t.Context(), ddl.Outbox{DSN: devtest.DSN(t), Table: s.Config.Outbox.Table}); err != nil {
-		t.Fatal(err)
-	}
+	s.applyOutbox(s.From)
 	s.Add(1, "x", tocsin.In(day))
 	if err := turn.run(t.Context()); err == nil || !strings.Contains(err.Error(), "has become another outbox") {
 		t.Error(err)
