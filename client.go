@@ -8,7 +8,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // Client adds tasks and looks them up. It holds a pool of connections to each
@@ -57,12 +56,12 @@ func (c *Client) ServerOf(bizID uint64) string { return c.client.ServerOf(bizID)
 func (c *Client) Layout() Layout { return c.layout }
 
 func init() {
-	seam.MoverOf = func(of any) *client.Client { return of.(*Client).client }
-	seam.RefOf = func(of any) (string, uint64, string) {
+	client.MoverOf = func(of any) *client.Client { return of.(*Client).client }
+	client.RefOf = func(of any) (string, uint64, string) {
 		ref := of.(Ref).ref
 		return ref.BizType, ref.BizID, ref.BizKey
 	}
-	seam.Specs = func(config any) []mysql.Spec { return config.(Config).specs() }
+	client.Specs = func(config any) []mysql.Spec { return config.(Config).specs() }
 }
 
 // Call describes a call of a Client that has ended, for Config.Observe.

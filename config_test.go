@@ -13,7 +13,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 func TestTableNumberIsTheServersOwnCRC32(t *testing.T) {
@@ -288,11 +288,11 @@ func TestARescheduleIsNotSpreadButAnAddThatReschedulesIs(t *testing.T) {
 // table.
 func BenchmarkID(b *testing.B) {
 	layout := tocsin.Layout{Databases: 8, Tables: 1024}
-	var ids jobid.Maker
+	var maker ids.Maker
 	now := time.Now()
-	text := tocsin.JobID(ids.Next(now, 8191)).String()
+	text := tocsin.JobID(maker.Next(now, 8191)).String()
 	for name, do := range map[string]func(i uint64) int{
-		"next":            func(i uint64) int { return int(ids.Next(now, int(i%8192))) },
+		"next":            func(i uint64) int { return int(maker.Next(now, int(i%8192))) },
 		"table of biz_id": func(i uint64) int { return layout.TableOf(i) },
 		"table's name":    func(i uint64) int { return len(layout.Table(int(i % 8192))) },
 		"to text":         func(i uint64) int { return len(tocsin.JobID(i << 22).String()) },

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 // MaxTables is the largest number of tables a layout may have: a job_id keeps
@@ -98,10 +98,10 @@ func ParseJobID(s string) (JobID, error) {
 }
 
 // Table is the number of the table that holds the task.
-func (id JobID) Table() int { return jobid.Table(uint64(id)) }
+func (id JobID) Table() int { return ids.Table(uint64(id)) }
 
 // Time is when the id was made, by the clock of its maker, in milliseconds.
-func (id JobID) Time() time.Time { return jobid.Time(uint64(id)) }
+func (id JobID) Time() time.Time { return ids.Time(uint64(id)) }
 
 // String gives the decimal form.
 func (id JobID) String() string { return strconv.FormatUint(uint64(id), 10) }

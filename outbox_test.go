@@ -11,8 +11,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // withOutbox makes an outbox on the shared server and puts it into the config.
@@ -178,7 +178,7 @@ func TestWithoutAnOutboxTheErrorSaysHowToGetOne(t *testing.T) {
 		"no server has that name": {Table: "shop.tocsin_outbox", Beside: "db9"},
 		"name its table":          {Beside: "db1"},
 		"PostgreSQL: name its":    {PostgreSQL: true},
-		"leave Beside out":        {Table: "public.tocsin_outbox", PostgreSQL: true, Beside: seam.Specs(cfg)[0].Name},
+		"leave Beside out":        {Table: "public.tocsin_outbox", PostgreSQL: true, Beside: client.Specs(cfg)[0].Name},
 	} {
 		cfg.Outbox = o
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {

@@ -12,8 +12,6 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/output"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // What a handler may return: nil completes the task; Bury, RetryIn and Snooze
@@ -113,11 +111,11 @@ func OutputOf(ctx context.Context, id JobID, text string) {
 }
 
 // outputs returns nil if nobody keeps what is put into it.
-func outputs(ctx context.Context) *output.Outputs {
+func outputs(ctx context.Context) *client.Outputs {
 	if ctx == nil {
 		return nil
 	}
-	o, _ := ctx.Value(output.Key).(*output.Outputs)
+	o, _ := ctx.Value(client.OutputKey).(*client.Outputs)
 	return o
 }
 
@@ -127,7 +125,7 @@ const (
 	completeSQL = `/* tocsin complete */ /*! UPDATE {task} FORCE INDEX (PRIMARY)
 SET status = 2,
     action_time = UTC_TIMESTAMP(3),
-    claimed_by = '` + seam.CompletedInTx + `',
+    claimed_by = '` + client.CompletedInTx + `',
     gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id = {job_id}
     AND version = {version}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 // infoSQL reads whole tasks; a condition follows.
@@ -93,7 +93,7 @@ func scanInfo(scan func(...any) error) (i Info, p ListPlace, err error) {
 	p.JobID, i.DedupKey = i.JobID, string(p.DedupKey)
 	marked, version := client.TakeVersion(string(headers))
 	i.Headers, i.PayloadVersion = Headers(marked), version
-	if key, ok := runkey.Parse(i.DedupKey); ok {
+	if key, ok := ids.ParseRunKey(i.DedupKey); ok {
 		i.FireTime = key.Nominal()
 	}
 	return i, p, errors.Join(

@@ -32,7 +32,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/schedule"
 )
@@ -56,7 +56,7 @@ type Config struct {
 type API struct {
 	cfg        Config
 	log        *slog.Logger
-	faults     loglimit.Limit
+	faults     loop.LogLimit
 	huma       huma.API
 	router     *router
 	operations map[string]operation // by the pattern in router
@@ -69,7 +69,7 @@ type API struct {
 
 // New makes an API. It connects to no server before the first request.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, log: loglimit.Or(cfg.Logger), router: &router{}, operations: map[string]operation{}, rates: newRates(cfg.Rate, cfg.Body), backend: newBackend(cfg.Tables), wide: semaphore.NewWeighted(maxWide)}
+	a := &API{cfg: cfg, log: loop.Logger(cfg.Logger), router: &router{}, operations: map[string]operation{}, rates: newRates(cfg.Rate, cfg.Body), backend: newBackend(cfg.Tables), wide: semaphore.NewWeighted(maxWide)}
 	a.metrics = newMetrics(cfg.Registerer)
 	a.huma = humago.New(a.router, describe())
 	a.tasks()

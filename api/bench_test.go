@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/quantile"
+	"github.com/tocsinhq/tocsin/test/quantile"
 )
 
 // inBatch is the number of tasks of a batch.

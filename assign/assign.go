@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/name"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -64,7 +63,7 @@ type Assign struct {
 	unowned    atomic.Int64
 	missing    atomic.Pointer[[]int]           // see Miss
 	nudge      chan struct{}                   // 1 slot: see look
-	limit      loglimit.Limit                  // on lines that would repeat while a fault lasts
+	limit      loop.LogLimit                   // on lines that would repeat while a fault lasts
 	foreign    atomic.Int64                    // live nodes of the group with other databases
 	identified atomic.Pointer[Identity]        // last known
 	told       atomic.Pointer[Told]            // see Tell; nil: Config.Info is complete
@@ -147,14 +146,14 @@ func (a *Assign) Run(ctx context.Context) error {
 			return err
 		case errors.Is(err, ErrForeign):
 			a.tellForeign(err, "going on without etcd")
-			_ = wait.For(ctx, failurePause)
+			_ = loop.Wait(ctx, failurePause)
 		case errors.Is(err, errEpoch) && early < epochTries: // normal when the nodes of a new group start together
 			early++
 			a.cfg.Logger.Debug("could not register yet, trying again", "error", err, "node", a.ID())
-			_ = wait.For(ctx, epochPause)
+			_ = loop.Wait(ctx, epochPause)
 		default:
 			a.limit.Of(a.cfg.Logger, "register").Warn("could not register, trying again", "error", err, "node", a.ID())
-			_ = wait.For(ctx, failurePause)
+			_ = loop.Wait(ctx, failurePause)
 		}
 		outage = outage || !errors.Is(err, errTaken) && !errors.Is(err, errEpoch)
 		a.rename()

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/name"
 )
 
@@ -84,7 +84,7 @@ func (c Config) Validate() error {
 
 // withDefaults fills in what is zero.
 func (c Config) withDefaults() Config {
-	c.Logger = loglimit.Or(c.Logger)
+	c.Logger = loop.Logger(c.Logger)
 	c.Weight = cmp.Or(c.Weight, 1)
 	c.TTL = cmp.Or(c.TTL, DefaultTTL)
 	if c.Jumped == nil {

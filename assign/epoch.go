@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -116,7 +116,7 @@ func (a *Assign) wantEpoch(ctx context.Context, rows store.OwnerRevisions) (newE
 				return e, err
 			}
 		}
-		_ = wait.For(ctx, epochPause) // another node may have reserved one, and may be registering
+		_ = loop.Wait(ctx, epochPause) // another node may have reserved one, and may be registering
 	}
 	return newEpoch{}, errEpoch
 }

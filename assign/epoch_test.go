@@ -13,7 +13,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -197,7 +197,7 @@ type tardy struct {
 
 func (r tardy) Reserve(ctx context.Context, revision int64) (bool, error) {
 	for !r.until() && ctx.Err() == nil {
-		_ = wait.For(ctx, 5*time.Millisecond)
+		_ = loop.Wait(ctx, 5*time.Millisecond)
 	}
 	return r.crowdRows.Reserve(ctx, revision)
 }

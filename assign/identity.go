@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // A cluster id is a name that people choose, so two sets of databases can have the same one. The first node that
@@ -40,7 +40,7 @@ func NewIdentity(id string, cfg tocsin.Config) Identity {
 		databases += " to " + cfg.Layout.Database(last)
 	}
 	var servers []string
-	for _, spec := range seam.Specs(cfg) {
+	for _, spec := range client.Specs(cfg) {
 		servers = append(servers, spec.Name)
 	}
 	return Identity{ID: id, Databases: databases + " on " + strings.Join(servers, ", ")}

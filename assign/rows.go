@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -54,7 +54,7 @@ type RowsConfig struct {
 type Rows struct {
 	cfg    RowsConfig
 	id     string
-	limit  loglimit.Limit
+	limit  loop.LogLimit
 	nudges []chan struct{} // by server, 1 slot each: write the row now
 
 	nodes, tables prometheus.Gauge
@@ -74,7 +74,7 @@ func NewRows(cfg RowsConfig) (*Rows, error) {
 	if cfg.Tables == nil || cfg.Changed == nil || cfg.Group == "" || cfg.Node == "" {
 		return nil, errors.New("assign: Tables, Changed, Group and Node are needed")
 	}
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	gauge := func(name, help string) prometheus.Gauge {
 		return promauto.With(cfg.Registerer).NewGauge(prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "presence", Name: name, Help: help})
 	}

@@ -11,7 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -212,7 +212,7 @@ func (s *session) follow(ctx context.Context) {
 			return
 		}
 		s.limit.Of(s.log, "read").Warn("reading all keys anew", "error", err)
-		_ = wait.For(ctx, rereadPause)
+		_ = loop.Wait(ctx, rereadPause)
 	}
 }
 
@@ -294,7 +294,7 @@ func (s *session) abandon(ctx context.Context, reason error) error {
 			return fmt.Errorf("leave the group %s: %w", s.cfg.Group, err)
 		}
 		s.limit.Of(s.log, "abandon").Warn("could not drop the tables, trying again", "error", err)
-		_ = wait.For(ctx, failurePause)
+		_ = loop.Wait(ctx, failurePause)
 	}
 }
 

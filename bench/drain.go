@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // DrainResult says how fast a backlog went.
@@ -61,7 +61,7 @@ func (s *site) warmUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := wait.Until(ctx, due); err != nil {
+	if err := loop.WaitUntil(ctx, due); err != nil {
 		return err
 	}
 	_, err = s.drainRaw(ctx, n)
@@ -114,7 +114,7 @@ func (d *drain) fill(ctx context.Context, earliest time.Time) error {
 	if err := d.site.calm(ctx); err != nil {
 		return err
 	}
-	return wait.Until(ctx, due)
+	return loop.WaitUntil(ctx, due)
 }
 
 func (d *drain) raw(ctx context.Context) (Usage, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // A node that resumes a biz type pulls the backlog of the tables that it peeked meanwhile without the type, and finds that of the
@@ -121,7 +121,7 @@ func (h *histories) once(k *kind, earliest time.Time) {
 	must(h.tb, h.nodes.Await(ctx, lookEvery, h.paused)) // otherwise they would deliver a part of the backlog before the drain begins
 	resume := time.Now().Add(pausedFor)
 	must(h.tb, h.fill(ctx, earliest))
-	must(h.tb, wait.Until(ctx, resume))
+	must(h.tb, loop.WaitUntil(ctx, resume))
 	recorded, dropped := h.runs()
 	used, err := h.site.measured(ctx, func() error {
 		err := errors.Join(h.site.pause(ctx, false), h.nodes.awaitAll(ctx, "drain", h.n, h.seen.count))
@@ -171,7 +171,7 @@ func (h *histories) awaitRuns(ctx context.Context, all int) error {
 		if recorded+dropped == all {
 			return nil
 		}
-		if err := wait.For(ctx, recordedEvery); err != nil {
+		if err := loop.Wait(ctx, recordedEvery); err != nil {
 			return fmt.Errorf("wait for %d runs: %d recorded, %d dropped: %w", all, recorded, dropped, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // settleIn is how long idle nodes are left alone before they are watched: until
@@ -81,7 +81,7 @@ func (s *site) watch(ctx context.Context, stage string, while time.Duration) (Us
 		begin := time.Now()
 		for passed := time.Duration(0); passed < while; passed = time.Since(begin) {
 			s.opts.Progress(stage, int(passed.Seconds()), int(while.Seconds()))
-			if err := wait.Until(ctx, begin.Add(min(passed+time.Second, while))); err != nil {
+			if err := loop.WaitUntil(ctx, begin.Add(min(passed+time.Second, while))); err != nil {
 				return err
 			}
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -43,7 +43,7 @@ func fill(t *testing.T, s *site, n int, due time.Duration) {
 	all, err := s.fill(t.Context(), n, at(due))
 	must(t, err)
 	if due < time.Second {
-		must(t, wait.Until(t.Context(), all))
+		must(t, loop.WaitUntil(t.Context(), all))
 	}
 }
 

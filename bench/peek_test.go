@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -76,7 +76,7 @@ func (s *site) peeks(tb testing.TB, n int, from func(clock int64) int64) []time.
 	tables := s.store.TablesOf(0)
 	begin := time.Now()
 	for i := range took {
-		must(tb, wait.Until(ctx, begin.Add(time.Duration(i)*peekEvery)))
+		must(tb, loop.WaitUntil(ctx, begin.Add(time.Duration(i)*peekEvery)))
 		clock := s.store.Now(0)
 		q := store.PeekQuery{
 			Tables: tables[:min(len(tables), maxUnion)], Types: []uint64{plainNumber, otherNumber},

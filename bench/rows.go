@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 const (
@@ -216,7 +216,7 @@ func paced(ctx context.Context, n int, rate float64, do func(context.Context, in
 		calls[i] = i
 	}
 	return each(ctx, calls, func(ctx context.Context, i int) error {
-		if err := wait.Until(ctx, begin.Add(time.Duration(float64(i)/rate*float64(time.Second)))); err != nil {
+		if err := loop.WaitUntil(ctx, begin.Add(time.Duration(float64(i)/rate*float64(time.Second)))); err != nil {
 			return err
 		}
 		return do(ctx, i)

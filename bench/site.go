@@ -12,10 +12,10 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -144,7 +144,7 @@ func (s *site) connect(ctx context.Context) (err error) {
 	if s.store, err = store.Open(s.apart(1)); err != nil {
 		return err
 	}
-	for _, spec := range seam.Specs(s.config) {
+	for _, spec := range client.Specs(s.config) {
 		spec.MaxConns, spec.Share = workers+probeConns, ""
 		pool, err := mysql.Open(spec)
 		if err != nil {
@@ -183,7 +183,7 @@ func (s *site) dropDatabases() error {
 	ctx, cancel := context.WithTimeout(context.Background(), dropWithin)
 	defer cancel()
 	var errs []error
-	for _, spec := range seam.Specs(s.config) {
+	for _, spec := range client.Specs(s.config) {
 		pool, err := mysql.Open(spec)
 		if err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -35,7 +35,7 @@ type follower struct {
 	stamps    map[string]stamp // by database, as last read in full
 	published bool
 	blind     bool // the last round reached no server
-	limit     loglimit.Limit
+	limit     loop.LogLimit
 
 	identities layoutrow.Identities // as the databases that were read in full say
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 func TestMain(m *testing.M) { devtest.Main(m) }
@@ -48,7 +48,7 @@ func secondServer(t *testing.T) *devserver.MariaDB {
 // execute runs one statement on database 0 or 1; {db} stands for its name.
 func execute(t *testing.T, cfg tocsin.Config, query string, args ...any) {
 	t.Helper()
-	server, err := mysql.Open(seam.Specs(cfg)[0])
+	server, err := mysql.Open(client.Specs(cfg)[0])
 	if err != nil {
 		t.Fatal(err)
 	}

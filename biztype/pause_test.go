@@ -8,8 +8,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 func TestSetPausedChangesNothingElse(t *testing.T) {
@@ -41,7 +41,7 @@ func TestSetPausedChangesNothingElse(t *testing.T) {
 // storedPolicies reads the text of a type's policy from each database.
 func storedPolicies(t *testing.T, cfg tocsin.Config, number int) (texts [2]string) {
 	t.Helper()
-	server, err := mysql.Open(seam.Specs(cfg)[0])
+	server, err := mysql.Open(client.Specs(cfg)[0])
 	if err != nil {
 		t.Fatal(err)
 	}

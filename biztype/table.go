@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // selectTypes reads all biz types of one database.
@@ -264,7 +264,7 @@ func openServers(cfg tocsin.Config, conns int) ([]*mysql.Server, error) {
 		return nil, err
 	}
 	var servers []*mysql.Server
-	for _, spec := range seam.Specs(cfg) {
+	for _, spec := range client.Specs(cfg) {
 		spec.MaxConns, spec.Share = conns, ""
 		s, err := mysql.Open(spec)
 		if err != nil {

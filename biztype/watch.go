@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // DefaultWatchInterval is the time between two polls.
@@ -36,7 +36,7 @@ type Watcher struct {
 
 // NewWatcher checks the config. It connects to nothing.
 func NewWatcher(cfg WatchConfig) (*Watcher, error) {
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	if cfg.Interval == 0 {
 		cfg.Interval = DefaultWatchInterval
 	}

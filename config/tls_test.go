@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // ping makes a connection to the first server of a config.
 func ping(t *testing.T, f File) error {
 	t.Helper()
-	server, err := mysql.Open(seam.Specs(f.Tocsin())[0])
+	server, err := mysql.Open(client.Specs(f.Tocsin())[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,10 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 func TestApplyCreatesEverythingOnceAndThenNothing(t *testing.T) {
@@ -146,7 +146,7 @@ func limited(t *testing.T, cfg tocsin.Config) tocsin.Config {
 	user, admin := cfg.Layout.Prefix, cfg
 	execute(t, cfg, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'pw'")
 	t.Cleanup(func() {
-		server, err := mysql.Open(seam.Specs(admin)[0])
+		server, err := mysql.Open(client.Specs(admin)[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func TestALockOnATableThatStandsHoldsNothingUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, cfg, "DROP TABLE $0.task_0001")
-	server, err := mysql.Open(seam.Specs(cfg)[0])
+	server, err := mysql.Open(client.Specs(cfg)[0])
 	if err != nil {
 		t.Fatal(err)
 	}

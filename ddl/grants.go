@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // GrantOptions says whom to give which rights.
@@ -43,7 +43,7 @@ func Grants(cfg tocsin.Config, opt GrantOptions) ([]ServerPlan, error) {
 	}
 	g := &granting{layout: cfg.Layout, opt: opt, roles: some, to: quoted(opt.User) + "@" + quoted(opt.Host)}
 	var plans []ServerPlan
-	for _, spec := range seam.Specs(cfg) {
+	for _, spec := range client.Specs(cfg) {
 		plans = append(plans, ServerPlan{Server: spec.Name, Text: g.server(spec)})
 	}
 	return plans, nil

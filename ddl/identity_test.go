@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // identities reads the identity of every database.
@@ -189,7 +189,7 @@ func TestAnIdentityThatCantBeWrittenIsAWarning(t *testing.T) {
 
 // holdLayouts starts a transaction that locks both layout rows until the test ends.
 func holdLayouts(t *testing.T, cfg tocsin.Config) tocsin.Config {
-	server, err := mysql.Open(seam.Specs(cfg)[0])
+	server, err := mysql.Open(client.Specs(cfg)[0])
 	if err != nil {
 		t.Fatal(err)
 	}

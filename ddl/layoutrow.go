@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // layoutRow is the layout row of one database.
@@ -116,7 +116,7 @@ func newIdentity() string { return strings.ToLower(rand.Text()) }
 func plannedIdentity(cfg tocsin.Config, cluster string) string {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%q %q", cluster, named(cfg.Layout))
-	for _, spec := range seam.Specs(cfg) {
+	for _, spec := range client.Specs(cfg) {
 		fmt.Fprintf(hash, " %q %q %v", spec.Name, mysql.Address(spec.DSN), spec.Databases)
 	}
 	return strings.ToLower(base32.StdEncoding.EncodeToString(hash.Sum(nil))[:26])

@@ -10,8 +10,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 const (
@@ -115,7 +115,7 @@ func (a *application) alterAll(ctx context.Context, u *upgrade) (left []change, 
 			return left, fmt.Errorf("server %s: %d tables are not migrated, the first is %s: an open transaction of somebody holds it: end it, then run this again (%w)",
 				u.Name, len(left), left[0].table.full(), held)
 		}
-		if err := wait.For(ctx, pause.NextBackOff()); err != nil {
+		if err := loop.Wait(ctx, pause.NextBackOff()); err != nil {
 			return left, err
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // changesOf2 is how many changes tables of version 2 need: of the layout and of four task tables, in two databases.
@@ -36,7 +36,7 @@ func version2(t *testing.T) tocsin.Config {
 // open1 opens a pool to a cluster's server.
 func open1(t *testing.T, cfg tocsin.Config) *sql.DB {
 	t.Helper()
-	server, err := mysql.Open(seam.Specs(cfg)[0])
+	server, err := mysql.Open(client.Specs(cfg)[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // Defaults of MoveOptions.
@@ -117,7 +117,7 @@ func (m *Move) open(from, to tocsin.Config) error {
 // homes gives the server of each database.
 func homes(cfg tocsin.Config) map[int]mysql.Spec {
 	home := make(map[int]mysql.Spec)
-	for _, spec := range seam.Specs(cfg) {
+	for _, spec := range client.Specs(cfg) {
 		for _, db := range spec.Databases {
 			home[db] = spec
 		}

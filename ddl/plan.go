@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // planHead stands on top of each file. The low lock wait lets a statement fail
@@ -44,7 +44,7 @@ func Plan(cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
 	opt.Cluster = cmp.Or(opt.Cluster, newCluster(cfg.Layout))
 	opt.Identity = cmp.Or(opt.Identity, plannedIdentity(cfg, opt.Cluster))
 	var plans []ServerPlan
-	for _, spec := range seam.Specs(cfg) {
+	for _, spec := range client.Specs(cfg) {
 		var text strings.Builder
 		text.WriteString(fill(planHead, slots{
 			"version": layoutrow.SchemaVersion, "server": oneLine(spec.Name), "databases": databasesOf(cfg.Layout, spec), "layout": cfg.Layout,

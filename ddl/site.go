@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // site is one server and what stood on it when it was surveyed.
@@ -29,7 +29,7 @@ type site struct {
 // caller closes them.
 func openSites(cfg tocsin.Config, parallel int) ([]*site, error) {
 	var sites []*site
-	for _, spec := range seam.Specs(cfg) {
+	for _, spec := range client.Specs(cfg) {
 		spec.MaxConns, spec.Share = parallel+2, ""
 		server, err := mysql.Open(spec)
 		if err != nil {

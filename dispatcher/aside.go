@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -155,7 +155,7 @@ func (st *settler) tryAside(ctx context.Context, p *part) {
 	unseen := len(held) == 0 && len(left) == before && before > 1 // a lock that shows in no row, such as one on a gap of an index
 	left = append(left, held...)
 	if _, closing := st.backlog(); closing && len(left) == before {
-		_ = wait.For(ctx, probeLook) // the next try follows at once
+		_ = loop.Wait(ctx, probeLook) // the next try follows at once
 	}
 	st.keepAside(p, left, err, mysql.ClassOf(err) == mysql.Contended && (unseen || failed[table] != nil))
 }

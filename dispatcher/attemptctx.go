@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/output"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // tasksKey is the key of a delivery's tasks among the values of its context.
@@ -30,7 +30,7 @@ type attemptContext struct {
 
 	mu     sync.Mutex
 	tasks  []tocsin.Info   // the worker's own slice; nil after the delivery
-	output *output.Outputs // nil: none is kept
+	output *client.Outputs // nil: none is kept
 	full   context.Context // nil until it is needed
 	stop   context.CancelCauseFunc
 	off    map[tocsin.JobID]error // the tasks that were called off, and why
@@ -51,7 +51,7 @@ func (c *attemptContext) Value(key any) any {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return slices.Clone(c.tasks)
-	case output.Key:
+	case client.OutputKey:
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.output

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -174,7 +174,7 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	c.Logger = loglimit.Or(c.Logger)
+	c.Logger = loop.Logger(c.Logger)
 	c.QueueCap = cmp.Or(c.QueueCap, DefaultQueueCap)
 	c.PayloadBytes = cmp.Or(c.PayloadBytes, DefaultPayloadBytes)
 	c.SweepGrace = cmp.Or(c.SweepGrace, DefaultSweepGrace)

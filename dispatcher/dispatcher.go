@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // The phases of a Dispatcher. Deliveries start in running alone.
@@ -124,7 +124,7 @@ func (d *Dispatcher) drainEnd() time.Time {
 
 // tidyLoop looks once a second for rows that wait for nobody.
 func (d *Dispatcher) tidyLoop(ctx context.Context) {
-	for wait.For(ctx, time.Second) == nil {
+	for loop.Wait(ctx, time.Second) == nil {
 		for _, k := range d.allKinds() {
 			timeout := k.rule.Load().timeout
 			giveBack(k.takeReady(func(t *task) bool { return t.tooOld(time.Now(), timeout) }))

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -138,7 +138,7 @@ var endingCases = map[string]endingCase{
 	},
 	"given up though it is done in its own transaction": {
 		handler: slowly(says("", tocsin.Bury(errors.New("no order")))), status: tocsin.Done, calls: 1, said: "no order", fate: "in_tx",
-		change: func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Done, seam.CompletedInTx }, cause: "error",
+		change: func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Done, client.CompletedInTx }, cause: "error",
 		logged: logNot, runs: []string{"1 completed: no order"},
 	},
 	"given up though it is cancelled": {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -54,7 +54,7 @@ type kind struct {
 	inTx    atomic.Bool // its handlers complete tasks in their own transactions, judging by the last fate
 	metrics *kindMetrics
 	payload share
-	limit   loglimit.Limit // on log lines about deliveries
+	limit   loop.LogLimit // on log lines about deliveries
 
 	mu      sync.Mutex
 	running int           // slots taken, each by one worker; see occupy

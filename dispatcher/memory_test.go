@@ -18,8 +18,8 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -256,7 +256,7 @@ func (m *memory) settle(o store.Outcome) store.Fate {
 		return store.Cancelled
 	case row.Version != o.Version:
 		return store.Rescheduled
-	case row.Status == tocsin.Done && row.ClaimedBy == seam.CompletedInTx:
+	case row.Status == tocsin.Done && row.ClaimedBy == client.CompletedInTx:
 		return store.InTx
 	case o.Verb == tocsin.Completed && row.Status != tocsin.Done:
 	case row.Status.Final() || row.Attempts != o.Attempts:

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -118,7 +118,7 @@ func TestOutcomesOfHandlersWithTransactionsAreSettledApart(t *testing.T) {
 	inTx.Store(true)
 	inBubble(t, policy("order.close", 1), func(_ context.Context, task tocsin.Info) error {
 		if inTx.Load() {
-			mem.change(task.JobID, func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Done, seam.CompletedInTx })
+			mem.change(task.JobID, func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Done, client.CompletedInTx })
 		}
 		return nil
 	}, func(r *rig) {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/output"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -17,15 +17,15 @@ func (k *kind) kept(r *rule, t *task) bool {
 
 // scheduleOf returns the schedule whose run the task is; 0: of none.
 func scheduleOf(t *task) uint64 {
-	key, _ := runkey.Parse(t.row.DedupKey)
+	key, _ := ids.ParseRunKey(t.row.DedupKey)
 	return key.Schedule
 }
 
 // outputs returns what the outputs of a delivery are put into; nil if none of its tasks is kept.
-func (k *kind) outputs(r *rule, tasks []*task) *output.Outputs {
+func (k *kind) outputs(r *rule, tasks []*task) *client.Outputs {
 	for _, t := range tasks {
 		if k.kept(r, t) {
-			return &output.Outputs{}
+			return &client.Outputs{}
 		}
 	}
 	return nil
@@ -58,9 +58,9 @@ func said(reason, text string) string {
 	case reason == "":
 		return text
 	case text == "":
-		return output.Cut(reason)
+		return client.CutOutput(reason)
 	}
-	return output.Cut(reason + "\n" + text)
+	return client.CutOutput(reason + "\n" + text)
 }
 
 // record hands over the runs of outcomes that are stored.

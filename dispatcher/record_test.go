@@ -12,7 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -121,7 +121,7 @@ func TestOnlyTypesWithAHistoryAndRunsOfSchedulesAreRecorded(t *testing.T) {
 	recorded(t, policy("order.close", 1), sink, func(r *rig, b *book) {
 		r.add(0, 1, 0)
 		of := r.insert(0, 1, 0)
-		r.store.change(of, func(row *store.Row) { row.DedupKey = runkey.OfTime(4711, 3, time.Now()).String() })
+		r.store.change(of, func(row *store.Row) { row.DedupKey = ids.OfTime(4711, 3, time.Now()).String() })
 		r.offer(of)
 		pass(time.Second)
 		if runs := b.all(); len(runs) != 1 || runs[0].JobID != of || runs[0].Schedule != 4711 || runs[0].Output != "sent" {

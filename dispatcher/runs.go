@@ -9,9 +9,9 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/ids"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/runkey"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -43,7 +43,7 @@ func (s *server) unknown(row *store.Row, turns map[tocsin.JobID]*schedule.Turn) 
 	if s.d.cfg.Runs == nil || turns[row.JobID] != nil {
 		return false
 	}
-	_, is := runkey.Parse(row.DedupKey)
+	_, is := ids.ParseRunKey(row.DedupKey)
 	return is
 }
 
@@ -250,7 +250,7 @@ func splitAlone(tasks []*task) (alone, others []*task) {
 // runKeeper prolongs the claims of runs whose handlers are over their time-out, until ctx ends. A claim that can't be
 // prolonged runs out, as that of a process that is gone.
 func (s *server) runKeeper(ctx context.Context) {
-	for wait.For(ctx, keepEvery) == nil {
+	for loop.Wait(ctx, keepEvery) == nil {
 		claims := s.overtime()
 		if len(claims) == 0 {
 			continue

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -29,7 +29,7 @@ type turns struct {
 func (r *turns) Look(_ context.Context, _ int, rows []store.Row) map[tocsin.JobID]*schedule.Turn {
 	all := map[tocsin.JobID]*schedule.Turn{}
 	for _, row := range rows {
-		if key, is := runkey.Parse(row.DedupKey); is && !r.unread.Load() {
+		if key, is := ids.ParseRunKey(row.DedupKey); is && !r.unread.Load() {
 			all[row.JobID] = &schedule.Turn{Name: "report", Time: key.Nominal(), Alone: key.Schedule == 1}
 		}
 	}
@@ -101,7 +101,7 @@ func withRuns(t *testing.T, target handler, f func(*rig, *turns)) {
 func (r *rig) insertRun(of uint64, ahead time.Duration) tocsin.JobID {
 	id := r.insert(0, 1, ahead)
 	r.store.change(id, func(row *store.Row) {
-		row.DedupKey = runkey.OfTime(of, 1, time.Now().Add(ahead)).String()
+		row.DedupKey = ids.OfTime(of, 1, time.Now().Add(ahead)).String()
 	})
 	return id
 }
@@ -166,7 +166,7 @@ func TestADeliveryThatStoodStillIsPutOff(t *testing.T) {
 				r.store.change(id, func(row *store.Row) {
 					row.Action, row.ActionTime = time.Now().UnixMilli(), time.Now()
 					if of != 0 {
-						row.DedupKey = runkey.OfTime(of, 1, time.Now()).String()
+						row.DedupKey = ids.OfTime(of, 1, time.Now()).String()
 					}
 				})
 				row := r.store.row(id)

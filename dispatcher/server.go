@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -28,12 +28,12 @@ type table struct {
 type server struct {
 	d      *Dispatcher
 	index  int
-	limit  loglimit.Limit // on log lines about the server
-	turn   chan struct{}  // token: its holder takes the next batch, the other loaders wait
-	wake   chan struct{}  // one slot: something became due or found room
-	looks  chan struct{}  // one slot: a key is to be looked at
-	sooner chan struct{}  // one slot: a row is held that is due before all others
-	begins chan struct{}  // a slot for each run that is about to begin
+	limit  loop.LogLimit // on log lines about the server
+	turn   chan struct{} // token: its holder takes the next batch, the other loaders wait
+	wake   chan struct{} // one slot: something became due or found room
+	looks  chan struct{} // one slot: a key is to be looked at
+	sooner chan struct{} // one slot: a row is held that is due before all others
+	begins chan struct{} // a slot for each run that is about to begin
 
 	settler *settler
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -107,7 +107,7 @@ func (st *settler) collect(ctx context.Context) (batch []result, more bool) {
 	case n >= chunk || n > 0 && closing:
 		return st.cut(), true
 	case n > 0 && st.lingering.CompareAndSwap(false, true):
-		err := wait.For(ctx, linger)
+		err := loop.Wait(ctx, linger)
 		st.lingering.Store(false)
 		if err != nil {
 			return nil, false

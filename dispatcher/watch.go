@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -18,7 +18,7 @@ const (
 // watch looks once a second for tasks that were cancelled or rescheduled during a long delivery, until ctx ends. Short deliveries
 // cost nothing: their outcomes meet the change when they are settled.
 func (s *server) watch(ctx context.Context) {
-	for wait.For(ctx, watchEvery) == nil {
+	for loop.Wait(ctx, watchEvery) == nil {
 		long := time.Now().Add(-watchEvery)
 		s.recheck(ctx, s.inHand(func(a *attempt) bool { return a.state == delivering && a.began.Before(long) }))
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/output"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // worker makes the deliveries of one slot of a kind, one after another, and
@@ -34,7 +34,7 @@ type attempt struct {
 	tasks    []*task
 	began    time.Time
 	deadline time.Time
-	outputs  *output.Outputs // nil: no history is kept
+	outputs  *client.Outputs // nil: no history is kept
 	ctx      *attemptContext
 }
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -30,16 +30,16 @@ func (p *place) relay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	client, err := tocsin.Open(t.Context(), tocsin.Config{Layout: p.layout, Servers: []tocsin.Server{{DSN: devtest.DSN(t)}}})
+	tasks, err := tocsin.Open(t.Context(), tocsin.Config{Layout: p.layout, Servers: []tocsin.Server{{DSN: devtest.DSN(t)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	defer tasks.Close()
 	rows, err := from.List(t.Context(), 0, 10, false)
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("%d rows in the outbox, want 1: %v", len(rows), err)
 	}
-	if got := seam.MoverOf(client).Move(t.Context(), "docs", rows); got[0].Fate != outbox.Moved {
+	if got := client.MoverOf(tasks).Move(t.Context(), "docs", rows); got[0].Fate != outbox.Moved {
 		t.Fatalf("%+v becomes %+v", rows[0], got[0])
 	}
 	p.exec(t, "DELETE FROM "+p.outbox.Table)

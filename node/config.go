@@ -17,7 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
@@ -102,7 +102,7 @@ func (c Config) relay() relay.Config {
 func (c Config) mine(p biztype.Policy) bool { return p.WithDefaults().Group == c.Group }
 
 func (c Config) withDefaults() Config {
-	c.Logger = loglimit.Or(c.Logger)
+	c.Logger = loop.Logger(c.Logger)
 	c.Ownership = cmp.Or(c.Ownership, ByEtcd)
 	c.Group = cmp.Or(c.Group, biztype.CallbackGroup)
 	host, _ := os.Hostname() // a host without a name is handled too
@@ -143,7 +143,7 @@ func (c Config) observer(ctx context.Context) func(dispatcher.Delivery) {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	var limit loglimit.Limit
+	var limit loop.LogLimit
 	return func(d dispatcher.Delivery) {
 		defer func() {
 			if p := recover(); p != nil {

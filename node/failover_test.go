@@ -12,7 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -167,7 +167,7 @@ func (d *drill) awaitAdds(t *testing.T, more int) {
 // has taken from another.
 func (d *drill) fails(ctx context.Context, t *testing.T, semi bool) {
 	t.Helper()
-	wait.For(ctx, d.lead)
+	loop.Wait(ctx, d.lead)
 	if !semi {
 		d.pair.StopReceiving(1)
 		d.runNode(t)
@@ -178,7 +178,7 @@ func (d *drill) fails(ctx context.Context, t *testing.T, semi bool) {
 	begin := time.Now()
 	d.pair.Promote(1)
 	d.promotion = time.Since(begin)
-	wait.For(ctx, d.lead)
+	loop.Wait(ctx, d.lead)
 }
 
 func TestNodesAndClientsGoOnWithThePromotedReplica(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -51,7 +51,7 @@ type holder struct {
 	node       func() string // id of the present incarnation
 	databaseOf func(table int) int
 	log        *slog.Logger
-	limit      loglimit.Limit
+	limit      loop.LogLimit
 	changed    chan struct{} // 1 slot: use was called
 
 	mu       sync.Mutex   // held while tables are handed to intake and scan

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -25,7 +25,7 @@ type marks struct {
 	store *store.Store
 	keep  func(ctx context.Context, identity string, known map[int]int64) (map[int]int64, error) // in etcd; nil: nowhere
 	log   *slog.Logger
-	limit loglimit.Limit
+	limit loop.LogLimit
 	kept  time.Time // last look at etcd
 
 	changed chan struct{} // 1 slot: databases turned wrong

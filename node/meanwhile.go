@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
@@ -77,10 +76,10 @@ func (n *Node) awaitServers(ctx context.Context, why error) error {
 	looking, end := context.WithCancel(ctx)
 	var looked sync.WaitGroup
 	looked.Go(func() { looks.Run(looking) })
-	var limit loglimit.Limit
+	var limit loop.LogLimit
 	for mysql.Away(why) && ctx.Err() == nil {
 		limit.Of(n.cfg.Logger, "servers").Warn("no server answers: waiting until one does, and delivering nothing", "error", why)
-		if wait.For(ctx, dialEvery) != nil {
+		if loop.Wait(ctx, dialEvery) != nil {
 			break
 		}
 		var answers *store.Store

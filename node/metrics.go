@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -77,7 +77,7 @@ func (c *certificates) run(ctx context.Context) {
 			c.export(name, c.store.CertificateExpires(i))
 		}
 		c.export("etcd", c.etcd.At())
-		if wait.For(ctx, certificatesEvery) != nil {
+		if loop.Wait(ctx, certificatesEvery) != nil {
 			return
 		}
 	}

@@ -11,9 +11,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 type bringer struct {
 	cfg      Config
 	policies []tocsin.Policy
-	limit    loglimit.Limit
+	limit    loop.LogLimit
 	done     bool
 }
 
@@ -42,7 +41,7 @@ func newBringer(cfg Config, h *Handlers) (*bringer, error) {
 
 // run tries until the policies are stored, or ctx ends.
 func (b *bringer) run(ctx context.Context) {
-	for !b.done && wait.For(ctx, bringEvery) == nil {
+	for !b.done && loop.Wait(ctx, bringEvery) == nil {
 		b.once(ctx)
 	}
 }

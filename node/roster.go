@@ -15,8 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 const (
@@ -49,7 +48,7 @@ type roster struct {
 	lanes   lanes
 	group   group
 	log     *slog.Logger
-	limit   loglimit.Limit
+	limit   loop.LogLimit
 	lacking *prometheus.GaugeVec
 	groups  *prometheus.GaugeVec
 
@@ -76,7 +75,7 @@ func newRoster(t *targets, g group, log *slog.Logger, r prometheus.Registerer) *
 
 // run reads the secrets again at intervals, until ctx ends.
 func (r *roster) run(ctx context.Context) {
-	for wait.For(ctx, rosterEvery) == nil {
+	for loop.Wait(ctx, rosterEvery) == nil {
 		r.look()
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 // hourly is a schedule of order 7 in a test, which starts within a minute or is missed. It makes no runs by itself.
@@ -45,7 +45,7 @@ func (s *hourly) add(in time.Duration) (tocsin.JobID, time.Time) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	key := runkey.OfTime(s.id, 1, info.DueTime)
+	key := ids.OfTime(s.id, 1, info.DueTime)
 	s.exec("UPDATE "+info.Table+" SET dedup_key = ? WHERE job_id = ?", []byte(key.String()), uint64(id))
 	return id, info.DueTime
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/schedule"
 )
@@ -79,7 +79,7 @@ func (s *planned) get(name string) schedule.Schedule {
 func (s *planned) stop(one schedule.Schedule) {
 	s.Helper()
 	layout := s.p.cfg.Layout
-	from, until := runkey.Range(uint64(one.ID))
+	from, until := ids.RunKeys(uint64(one.ID))
 	s.exec("DELETE FROM "+layout.Table(one.Table)+" WHERE dedup_key >= ? AND dedup_key < ?", []byte(from), []byte(until))
 	s.exec("UPDATE "+layout.Database(layout.DatabaseOf(one.Table))+".schedule SET anchor = UTC_TIMESTAMP(3) - INTERVAL 3630 SECOND, "+
 		"made_until = anchor, next_fire = anchor + INTERVAL 60 SECOND WHERE schedule_id = ?", uint64(one.ID))

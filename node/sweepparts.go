@@ -20,10 +20,9 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/upkeep"
@@ -47,7 +46,7 @@ type sweepParts struct {
 	writes     *writes
 	alarms     *upkeep.Alarms
 	seen       int // changes of targets up to the last sweep
-	limit      loglimit.Limit
+	limit      loop.LogLimit
 
 	mu     sync.Mutex
 	counts map[uint64]upkeep.Counts // outcomes by biz type
@@ -175,7 +174,7 @@ func (w *sweepParts) mine(p biztype.Policy) bool {
 func (w *sweepParts) watch(ctx context.Context) error {
 	log := w.cfg.Logger
 	if !w.mode.stays {
-		log = loglimit.AtLeast(log, slog.LevelWarn)
+		log = loop.AtLeast(log, slog.LevelWarn)
 	}
 	watcher, err := biztype.NewWatcher(biztype.WatchConfig{Cluster: w.cfg.Tables, Changed: w.follow, Logger: log})
 	if err != nil {
@@ -281,8 +280,8 @@ func (w *sweepParts) upkept() map[string]int {
 }
 
 func init() {
-	seam.Step = func(config any, only map[uint64]bool) { config.(*Config).only = only }
-	seam.Batch = func(handlers any, bizType string) int {
+	client.Step = func(config any, only map[uint64]bool) { config.(*Config).only = only }
+	client.Batch = func(handlers any, bizType string) int {
 		if h := handlers.(*Handlers); h != nil {
 			return h.targets[bizType].Batch
 		}
@@ -330,7 +329,7 @@ func (w *writes) run(ctx context.Context) {
 	var servers sync.WaitGroup
 	for server := range w.refused {
 		servers.Go(func() {
-			for more := true; more; more = wait.For(ctx, writesEvery) == nil {
+			for more := true; more; more = loop.Wait(ctx, writesEvery) == nil {
 				w.look(ctx, server)
 			}
 		})

@@ -6,10 +6,9 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/name"
-	"github.com/tocsinhq/tocsin/internal/output"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -22,9 +21,9 @@ func TestValuesThatAreWrittenTwiceAreTheSame(t *testing.T) {
 		"MaxDedupKey": {tocsin.MaxDedupKey, client.MaxDedupKey},
 		"MaxHeaders":  {tocsin.MaxHeaders, client.MaxHeaders},
 		"MaxAhead":    {tocsin.MaxAhead, client.MaxAhead},
-		"MaxOutput":   {tocsin.MaxOutput, output.Max},
-		"MaxTables":   {tocsin.MaxTables, 1 << jobid.TableBits},
-		"Epoch":       {tocsin.Epoch, jobid.Epoch},
+		"MaxOutput":   {tocsin.MaxOutput, client.MaxOutput},
+		"MaxTables":   {tocsin.MaxTables, 1 << ids.TableBits},
+		"Epoch":       {tocsin.Epoch, ids.Epoch},
 		"node.ByEtcd": {node.ByEtcd, layoutrow.ByEtcd},
 		"node.ByRows": {node.ByRows, layoutrow.ByRows},
 		"ddl.ByEtcd":  {ddl.ByEtcd, layoutrow.ByEtcd},

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
@@ -113,7 +113,7 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 			p.Nodes += len(g.Nodes)
 		}
 	}
-	for i, spec := range seam.Specs(v.Tables) {
+	for i, spec := range client.Specs(v.Tables) {
 		if spec.MaxConns <= 0 {
 			spec.MaxConns = mysql.DefaultMaxConns
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -276,7 +276,7 @@ func (r *redrive) write(ctx context.Context, q store.DeadQuery, ids []tocsin.Job
 	n := len(ids)
 	if !r.DryRun {
 		if r.PerSecond > 0 {
-			if err := wait.Until(ctx, r.next); err != nil {
+			if err := loop.WaitUntil(ctx, r.next); err != nil {
 				return err
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -109,7 +109,7 @@ func (o *Operator) NameSchedule(ctx context.Context, task *tocsin.Info) error {
 
 // runOfKey returns which schedule a run is of, and its fire time; 0: a task with this dedup_key is no run.
 func runOfKey(dedupKey string) (schedule tocsin.JobID, fire time.Time) {
-	if key, ok := runkey.Parse(dedupKey); ok {
+	if key, ok := ids.ParseRunKey(dedupKey); ok {
 		return tocsin.JobID(key.Schedule), key.Nominal()
 	}
 	return 0, time.Time{}

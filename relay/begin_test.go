@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -166,7 +166,7 @@ func TestATurnBeginsAtTheFirstIDIfIDsAreGivenAgain(t *testing.T) {
 			if first != 0 {
 				t.Errorf("begins at %d", first)
 			}
-			if below, err := seam.MoverOf(s.Client).SettledBelow(t.Context(), turn.session.Identity); c.void != (below == 0) || err != nil {
+			if below, err := client.MoverOf(s.Client).SettledBelow(t.Context(), turn.session.Identity); c.void != (below == 0) || err != nil {
 				t.Errorf("settled below %d, %v", below, err)
 			}
 		})
@@ -195,14 +195,14 @@ func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 	s := newShop(t)
 	noteAs := func(database int, id uint64, anew bool) {
 		t.Helper()
-		if err := seam.MoverOf(s.Client).NoteSettled(t.Context(), "one", database, id, anew); err != nil {
+		if err := client.MoverOf(s.Client).NoteSettled(t.Context(), "one", database, id, anew); err != nil {
 			t.Fatal(err)
 		}
 	}
 	note := func(database int, id uint64) { noteAs(database, id, false) }
 	want := func(identity string, below uint64) {
 		t.Helper()
-		if got, err := seam.MoverOf(s.Client).SettledBelow(t.Context(), identity); got != below || err != nil {
+		if got, err := client.MoverOf(s.Client).SettledBelow(t.Context(), identity); got != below || err != nil {
 			t.Errorf("%s: settled below %d, %v, want %d", identity, got, err, below)
 		}
 	}
@@ -215,7 +215,7 @@ func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 	want("two", 0)
 	none := func(context.Context, []outbox.Key) (map[outbox.Key]bool, error) { return nil, nil }
 	for database := range s.Config.Layout.Databases {
-		if err := seam.MoverOf(s.Client).Upkeep(t.Context(), "one", database, none); err != nil {
+		if err := client.MoverOf(s.Client).Upkeep(t.Context(), "one", database, none); err != nil {
 			t.Fatal(err)
 		}
 		if n := s.Number("SELECT COUNT(*) FROM " + s.Config.Layout.Database(database) + ".relayed WHERE gone IS NULL"); n != 1 {
@@ -275,7 +275,7 @@ func TestATurnBeginsWithoutTheDatabasesOfTheTasks(t *testing.T) {
 	s := newShop(t)
 	s.put(1, "")
 	turn := s.turn()
-	turn.tasks = silent{seam.MoverOf(s.Client)}
+	turn.tasks = silent{client.MoverOf(s.Client)}
 	if err := turn.begin(t.Context()); err != nil || len(turn.known) > 0 {
 		t.Error(turn.known, err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -115,7 +115,7 @@ func TestARowThatMeetsALockIsTriedAgainSoon(t *testing.T) {
 	s.Add(1, "x", tocsin.In(day))
 	turn := s.turn()
 	turn.cfg.Whole = time.Hour
-	turn.tasks = &contended{Mover: seam.MoverOf(s.Client)}
+	turn.tasks = &contended{Mover: client.MoverOf(s.Client)}
 	s.Run(func(ctx context.Context) { _ = turn.run(ctx) })
 	s.Want(1, "x pending")
 	s.Rows(0)
@@ -147,7 +147,7 @@ func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
 			}
 			rows[0].Again = true
 			for range 3 {
-				if got := seam.MoverOf(s.Client).Move(t.Context(), s.identity(), rows); got[0].Fate != outbox.InDelivery {
+				if got := client.MoverOf(s.Client).Move(t.Context(), s.identity(), rows); got[0].Fate != outbox.InDelivery {
 					t.Fatalf("%+v", got)
 				}
 			}
@@ -248,7 +248,7 @@ func (s *shop) watchWaits() (watched func() int) {
 func (s *shop) moveWithoutWaits(holder *sql.Tx, rows []outbox.Row, fates ...outbox.Fate) {
 	s.TB.Helper()
 	watched := s.watchWaits()
-	results := seam.MoverOf(s.Client).Move(s.TB.Context(), s.identity(), rows)
+	results := client.MoverOf(s.Client).Move(s.TB.Context(), s.identity(), rows)
 	for i, fate := range fates {
 		if results[i].Fate != fate {
 			s.TB.Errorf("row %d: %+v, want %d", i, results[i], fate)

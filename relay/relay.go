@@ -13,9 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/internal/seam"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -67,7 +66,7 @@ func (c Config) Validate() error {
 type Relay struct {
 	cfg     Config
 	metrics *metrics
-	limit   loglimit.Limit
+	limit   loop.LogLimit
 
 	memory atomic.Int64 // bytes of rows, of all outboxes
 
@@ -80,7 +79,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	if cfg.Poll == 0 {
 		cfg.Poll = DefaultPoll
 	}
@@ -103,18 +102,18 @@ func New(cfg Config) (*Relay, error) {
 
 // Run relays until ctx ends, and returns nil then. Servers that are away are tried again.
 func (r *Relay) Run(ctx context.Context) error {
-	client, err := r.open(ctx)
-	if client == nil || err != nil {
+	tasks, err := r.open(ctx)
+	if tasks == nil || err != nil {
 		return err
 	}
-	defer client.Close()
+	defer tasks.Close()
 	var all sync.WaitGroup
 	for _, cfg := range r.cfg.Outboxes {
 		from, err := outbox.Open(cfg)
 		if err != nil {
 			return err // Validate has seen it already
 		}
-		l := &line{Relay: r, outbox: from, tasks: seam.MoverOf(client), gauges: r.metrics.of(from.Name)}
+		l := &line{Relay: r, outbox: from, tasks: client.MoverOf(tasks), gauges: r.metrics.of(from.Name)}
 		all.Go(func() { l.run(ctx) })
 	}
 	all.Wait()
@@ -131,7 +130,7 @@ func (r *Relay) open(ctx context.Context) (*tocsin.Client, error) {
 		if ctx.Err() == nil {
 			r.limit.Of(r.cfg.Logger, "open").Warn("no database of the tasks can be used: outboxes wait", "error", err)
 		}
-		_ = wait.For(ctx, retryPause) // the loop ends with ctx
+		_ = loop.Wait(ctx, retryPause) // the loop ends with ctx
 	}
 	return nil, nil
 }
@@ -179,7 +178,7 @@ func (l *line) run(ctx context.Context) {
 			continue
 		}
 		l.limit.Of(l.cfg.Logger, l.outbox.Name).Warn("outbox can't be relayed: its rows wait", "error", err, "outbox", l.outbox.Name)
-		_ = wait.For(ctx, retryPause) // the loop ends with ctx
+		_ = loop.Wait(ctx, retryPause) // the loop ends with ctx
 	}
 }
 
@@ -218,7 +217,7 @@ func (l *line) rest() {
 
 // upkeep keeps the ledger small in all databases until ctx ends.
 func (l *line) upkeep(ctx context.Context) {
-	for wait.For(ctx, upkeepEvery) == nil {
+	for loop.Wait(ctx, upkeepEvery) == nil {
 		if err := l.forget(ctx); err != nil && ctx.Err() == nil {
 			l.limit.Of(l.cfg.Logger, "ledger "+l.outbox.Name).Warn("the table relayed is not cleaned up: it grows",
 				"error", err, "outbox", l.outbox.Name)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -185,7 +185,7 @@ func (s *shop) moveAll() {
 		s.TB.Fatal(err)
 	}
 	for _, row := range rows {
-		if got := seam.MoverOf(s.Client).Move(s.TB.Context(), identity, []outbox.Row{row}); got[0].Fate != outbox.Moved {
+		if got := client.MoverOf(s.Client).Move(s.TB.Context(), identity, []outbox.Row{row}); got[0].Fate != outbox.Moved {
 			s.TB.Fatalf("row %+v: %+v", row, got)
 		}
 	}
@@ -223,7 +223,7 @@ func TestARowThatWasReadLongAgoIsNotMoved(t *testing.T) {
 	}
 	for _, row := range rows {
 		row.Read = row.Read.Add(-61 * time.Second)
-		if got := seam.MoverOf(s.Client).Move(t.Context(), "x", []outbox.Row{row}); got[0].Fate != outbox.Stale {
+		if got := client.MoverOf(s.Client).Move(t.Context(), "x", []outbox.Row{row}); got[0].Fate != outbox.Stale {
 			t.Errorf("%+v", got)
 		}
 	}

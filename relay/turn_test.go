@@ -12,8 +12,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -24,7 +24,7 @@ func (s *shop) turn() *turn {
 	if err != nil {
 		s.TB.Fatal(err)
 	}
-	return newTurn(&line{Relay: r, outbox: s.Outbox(), tasks: seam.MoverOf(s.Client), gauges: r.metrics.of("shop")}, s.Session())
+	return newTurn(&line{Relay: r, outbox: s.Outbox(), tasks: client.MoverOf(s.Client), gauges: r.metrics.of("shop")}, s.Session())
 }
 
 func TestAGapIsPolledWhileATransactionIsOpenInIt(t *testing.T) {

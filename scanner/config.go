@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -102,7 +102,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Logger = loglimit.Or(c.Logger)
+	c.Logger = loop.Logger(c.Logger)
 	c.Interval = cmp.Or(c.Interval, DefaultInterval)
 	c.LookAhead = cmp.Or(c.LookAhead, max(DefaultLookAhead, 2*c.Interval))
 	c.FullEvery = cmp.Or(c.FullEvery, max(DefaultFullEvery, c.Interval))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -112,7 +112,7 @@ func byKey(a, b duequeue.Entry) int {
 }
 
 func (r *rows) Peek(ctx context.Context, q store.PeekQuery) (store.Page, error) {
-	if err := wait.For(ctx, r.time(q)); err != nil {
+	if err := loop.Wait(ctx, r.time(q)); err != nil {
 		return store.Page{}, err
 	}
 	r.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // server is what is owned of one MySQL server, and how far it is read.
@@ -17,7 +17,7 @@ type server struct {
 	index   int
 	name    string
 	log     *slog.Logger
-	limit   loglimit.Limit // on log lines
+	limit   loop.LogLimit // on log lines
 	metrics *metrics
 	base    time.Time     // from where the slots of regular peeks are counted
 	wake    chan struct{} // one slot: look again what there is to do

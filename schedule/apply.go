@@ -12,8 +12,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // Verdict is what Apply did with one schedule.
@@ -126,7 +126,7 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 		}
 		ended := try == aloneTries
 		if len(seen) > 0 && !ended {
-			ended = wait.For(ctx, alonePause) != nil
+			ended = loop.Wait(ctx, alonePause) != nil
 		}
 		for name, a := range open {
 			switch other, ok := seen[name]; {

@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 func TestApplyCreatesChangesAndLeavesAlone(t *testing.T) {
@@ -146,7 +146,7 @@ func TestAnEditReplacesPendingRuns(t *testing.T) {
 		switch {
 		case r.Payload == "new" && r.Key.Revision == 2 && r.Status == tocsin.Pending:
 			fresh++
-		case r.Status == tocsin.Cancelled && r.Key == runkey.Key{} && !left[r.ID]:
+		case r.Status == tocsin.Cancelled && r.Key == ids.RunKey{} && !left[r.ID]:
 		case r.Status != tocsin.Cancelled && left[r.ID]:
 		default:
 			t.Errorf("%+v", r)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -162,15 +162,15 @@ func (b *beginning) read(ctx context.Context) error {
 	if b.row == nil {
 		return b.sets(ctx, readMe, []any{uint64(b.asked.JobID)}, b.scanMe)
 	}
-	key, _ := runkey.Parse(b.asked.DedupKey)
+	key, _ := ids.ParseRunKey(b.asked.DedupKey)
 	until := b.asked.DedupKey
-	if key.Kind != runkey.FireTime {
-		until = runkey.OfTime(uint64(b.row.ID), b.row.Revision, b.asked.Created.Add(time.Millisecond)).String()
+	if key.Kind != ids.FireTime {
+		until = ids.OfTime(uint64(b.row.ID), b.row.Revision, b.asked.Created.Add(time.Millisecond)).String()
 	}
-	first, end := runkey.Range(uint64(b.row.ID))
+	first, end := ids.RunKeys(uint64(b.row.ID))
 	args := []any{uint64(b.asked.JobID), b.row.subject(), []byte(first), []byte(end)}
 	seen := map[tocsin.JobID]bool{b.asked.JobID: true}
-	spans := b.spans(until, b.row.Overlap == OverlapReplace && key.Kind == runkey.FireTime)
+	spans := b.spans(until, b.row.Overlap == OverlapReplace && key.Kind == ids.FireTime)
 	open, err := b.open(ctx, spans, []string{readMe, readClaimed}, args, func(set int, rows *sql.Rows) error {
 		if set == 0 {
 			return b.scanMe(set, rows)
@@ -206,7 +206,7 @@ func (h *here) spans(until string, all bool) []pageRange {
 	if all {
 		enough = 1 << 20
 	}
-	_, end := runkey.Range(id)
+	_, end := ids.RunKeys(id)
 	return []pageRange{
 		{from: h.row.fire, until: until, enough: 1 << 20},
 		{from: h.row.hand, until: manual(id), enough: enough},
@@ -270,7 +270,7 @@ func (h *here) forward(ctx context.Context, ended tocsin.JobID, told *tocsin.Job
 		return nil
 	}
 	now := h.now.UnixMilli()
-	spans := h.spans(runkey.OfTime(uint64(h.row.ID), h.row.Revision, h.now).String(), false)
+	spans := h.spans(ids.OfTime(uint64(h.row.ID), h.row.Revision, h.now).String(), false)
 	open, err := h.open(ctx, spans, nil, nil, nil)
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/runkey"
-	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -65,7 +65,7 @@ type is struct {
 	later    bool // it is due again in an hour
 	given    bool // it was given back before it began
 	revision uint32
-	kind     runkey.Kind
+	kind     ids.RunKind
 	daysAgo  int // of a backfill: how many days earlier its fire time is than that of other backfills
 }
 
@@ -76,14 +76,14 @@ func (s *turns) put(of Schedule, run is) tocsin.JobID {
 	due := s.base.Add(-time.Duration(run.ago) * time.Minute)
 	made, action, by := due.Add(-15*time.Minute), due, ""
 	id := tocsin.JobID(due.Sub(tocsin.Epoch).Milliseconds())<<22 | tocsin.JobID(of.Table)<<9 | tocsin.JobID(s.last%512)
-	key := runkey.OfTime(uint64(of.ID), cmp.Or(run.revision, 3), due)
+	key := ids.OfTime(uint64(of.ID), cmp.Or(run.revision, 3), due)
 	switch run.kind {
-	case runkey.Backfill:
+	case ids.Backfill:
 		nominal := due.Add(-time.Duration(2+run.daysAgo) * 24 * time.Hour)
-		key, made, due = runkey.OfBackfill(uint64(of.ID), nominal), due, nominal
+		key, made, due = ids.OfBackfill(uint64(of.ID), nominal), due, nominal
 		action = made
-	case runkey.Manual:
-		key, made = runkey.OfManual(uint64(of.ID), uint64(id)), due
+	case ids.Manual:
+		key, made = ids.OfManual(uint64(of.ID), uint64(id)), due
 	}
 	modified := made
 	if run.attempts > 0 || run.waited || run.given {
@@ -174,7 +174,7 @@ const (
 
 // Runs as the cases know them.
 var (
-	hand    = is{ago: 10, kind: runkey.Manual}
+	hand    = is{ago: 10, kind: ids.Manual}
 	claimed = is{ago: 2, status: tocsin.Claimed}
 	retried = is{ago: 2, attempts: 1, waited: true}
 )
@@ -196,7 +196,7 @@ var decisions = map[string]struct {
 	"skip, one that is late and has begun":  {OverlapSkip, is{}, []is{{ago: 31, crashes: 1}}, skips, ""},
 	"skip, a later one":                     {OverlapSkip, is{ago: 1}, []is{{}}, claims, ""},
 	"skip, a later one in delivery":         {OverlapSkip, is{ago: 2}, []is{{ago: 1, status: tocsin.Claimed}}, waits, ""},
-	"skip, by hand in delivery":             {OverlapSkip, is{}, []is{{ago: 1, status: tocsin.Claimed, kind: runkey.Manual}}, skips, ""},
+	"skip, by hand in delivery":             {OverlapSkip, is{}, []is{{ago: 1, status: tocsin.Claimed, kind: ids.Manual}}, skips, ""},
 	"skip, of a former revision":            {OverlapSkip, is{}, []is{{ago: 1, status: tocsin.Claimed, revision: 1}}, skips, ""},
 	"skip, a retry beside one open":         {OverlapSkip, retried, []is{{ago: 3, status: tocsin.Claimed}}, waits, ""},
 	"skip, a crashed one beside one open":   {OverlapSkip, is{ago: 2, crashes: 1}, []is{{ago: 3, status: tocsin.Claimed}}, waits, ""},
@@ -207,19 +207,19 @@ var decisions = map[string]struct {
 	"late, crashed":                         {OverlapSkip, is{ago: 31, crashes: 1}, nil, claims, ""},
 	"late, given back before it began":      {OverlapQueue, is{ago: 31, given: true}, nil, misses, ""},
 	"late, it waited for its turn":          {OverlapQueue, is{ago: 31, waited: true}, nil, claims, ""},
-	"late, by hand":                         {OverlapSkip, is{ago: 90, kind: runkey.Manual}, nil, claims, ""},
+	"late, by hand":                         {OverlapSkip, is{ago: 90, kind: ids.Manual}, nil, claims, ""},
 	"queue, one open":                       {OverlapQueue, is{}, []is{claimed}, waits, ""},
 	"queue, two open":                       {OverlapQueue, is{}, []is{claimed, {ago: 1}}, skips, ""},
 	"queue, it has waited, two open":        {OverlapQueue, is{waited: true, ago: 1}, []is{claimed, {ago: 3, attempts: 1}}, waits, ""},
-	"replace, all kinds":                    {OverlapReplace, is{}, []is{claimed, {ago: 1}, {ago: 3, attempts: 1, later: true}, {ago: 4, kind: runkey.Manual}}, claims, "replaced: by the run of "},
+	"replace, all kinds":                    {OverlapReplace, is{}, []is{claimed, {ago: 1}, {ago: 3, attempts: 1, later: true}, {ago: 4, kind: ids.Manual}}, claims, "replaced: by the run of "},
 	"replace, a later one in delivery":      {OverlapReplace, is{ago: 2}, []is{{ago: 1, status: tocsin.Claimed}, {ago: 3}}, waits, ""},
 	"by hand, allow":                        {OverlapAllow, hand, []is{{ago: 11, status: tocsin.Claimed}}, claims, ""},
 	"by hand, one open":                     {OverlapSkip, hand, []is{{ago: 11, status: tocsin.Claimed}}, waits, ""},
 	"by hand, replaces none":                {OverlapReplace, hand, []is{{ago: 11, attempts: 1}}, waits, ""},
-	"by hand, one that waits before it":     {OverlapQueue, hand, []is{{ago: 11, kind: runkey.Manual}}, longer, ""},
+	"by hand, one that waits before it":     {OverlapQueue, hand, []is{{ago: 11, kind: ids.Manual}}, longer, ""},
 	"by hand, a fire time after it":         {OverlapQueue, hand, []is{{ago: 9}}, claims, ""},
-	"a backfill behind one by hand":         {OverlapSkip, is{ago: 9, kind: runkey.Backfill}, []is{{ago: 10, kind: runkey.Manual}}, longer, ""},
-	"a backfill before one by hand":         {OverlapSkip, is{ago: 10, kind: runkey.Backfill}, []is{{ago: 9, kind: runkey.Manual}}, claims, ""},
+	"a backfill behind one by hand":         {OverlapSkip, is{ago: 9, kind: ids.Backfill}, []is{{ago: 10, kind: ids.Manual}}, longer, ""},
+	"a backfill before one by hand":         {OverlapSkip, is{ago: 10, kind: ids.Backfill}, []is{{ago: 9, kind: ids.Manual}}, claims, ""},
 	"former revision, alone":                {OverlapSkip, is{revision: 2}, nil, claims, ""},
 	"former revision, allow":                {OverlapAllow, is{revision: 2}, []is{claimed}, claims, ""},
 	"former revision, it has to wait":       {OverlapQueue, is{revision: 2}, []is{{ago: 1, revision: 1, status: tocsin.Claimed}}, old, ""},
@@ -228,8 +228,8 @@ var decisions = map[string]struct {
 	"former revision, given back":           {OverlapSkip, is{revision: 2, given: true}, nil, old, ""},
 	"former revision, by hand":              {OverlapSkip, hand, nil, claims, ""},
 	"beside a run of another type":          {OverlapSkip, is{}, []is{{ago: 1, status: tocsin.Claimed, crashes: 7}}, skips, ""},
-	"a retry beside one by hand before it":  {OverlapSkip, retried, []is{{ago: 3, kind: runkey.Manual}}, longer, ""},
-	"replace, by hand in delivery after it": {OverlapReplace, is{ago: 2}, []is{{ago: 1, kind: runkey.Manual, status: tocsin.Claimed}}, waits, ""},
+	"a retry beside one by hand before it":  {OverlapSkip, retried, []is{{ago: 3, kind: ids.Manual}}, longer, ""},
+	"replace, by hand in delivery after it": {OverlapReplace, is{ago: 2}, []is{{ago: 1, kind: ids.Manual, status: tocsin.Claimed}}, waits, ""},
 }
 
 func TestBegin(t *testing.T) {
@@ -282,9 +282,9 @@ func TestSomeRunAlwaysBegins(t *testing.T) {
 	s := newTurns(t)
 	of := s.plan(OverlapQueue, nil)
 	ids := []tocsin.JobID{
-		s.put(of, is{ago: 20, kind: runkey.Backfill, attempts: 1, waited: true}),
+		s.put(of, is{ago: 20, kind: ids.Backfill, attempts: 1, waited: true}),
 		s.put(of, is{ago: 10}),
-		s.put(of, is{ago: 5, kind: runkey.Backfill, daysAgo: 1}),
+		s.put(of, is{ago: 5, kind: ids.Backfill, daysAgo: 1}),
 	}
 	for len(ids) > 0 {
 		var left []tocsin.JobID
@@ -308,12 +308,12 @@ func TestOneRunBeginsAtOnce(t *testing.T) {
 	s := newTurns(t)
 	for _, overlap := range []Overlap{OverlapSkip, OverlapQueue} {
 		of := s.plan(overlap, nil)
-		var ids []tocsin.JobID
+		var runs []tocsin.JobID
 		for i := range 8 {
-			ids = append(ids, s.put(of, is{ago: i}), s.put(of, is{ago: i, kind: runkey.Manual}))
+			runs = append(runs, s.put(of, is{ago: i}), s.put(of, is{ago: i, kind: ids.Manual}))
 		}
 		var all sync.WaitGroup
-		for _, id := range ids {
+		for _, id := range runs {
 			turn, row := s.load(id)
 			all.Go(func() {
 				for range 3 { // some more get the lock in vain, on a busy machine
@@ -325,7 +325,7 @@ func TestOneRunBeginsAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		claimed := 0
-		for _, id := range ids {
+		for _, id := range runs {
 			if s.became(id) == "claimed" {
 				claimed++
 			}
@@ -390,7 +390,7 @@ func TestAQueueMovesOn(t *testing.T) {
 	}
 	h := &here{}
 	err = s.maker.at(t.Context(), of.ID, func(at *here) error { h = at; return nil })
-	if k, _ := runkey.Parse(h.row.hand); err != nil || k.Nominal().Before(runs[farEnough-1].Key.Nominal()) {
+	if k, _ := ids.ParseRunKey(h.row.hand); err != nil || k.Nominal().Before(runs[farEnough-1].Key.Nominal()) {
 		t.Errorf("runs by hand may be open from %s on, %v", k.Nominal(), err)
 	}
 	if _, err := s.RunNow(t.Context(), of.Name); err != nil {
@@ -426,7 +426,7 @@ func TestFailuresAreCountedWithTheOutcome(t *testing.T) {
 		if err != nil || len(rows) != 1 {
 			t.Fatal(rows, err)
 		}
-		s.exec(of, "UPDATE {task} SET status = 2, claimed_by = ? WHERE job_id = ?", seam.CompletedInTx, uint64(inTx))
+		s.exec(of, "UPDATE {task} SET status = 2, claimed_by = ? WHERE job_id = ?", client.CompletedInTx, uint64(inTx))
 		for range 2 { // its handler has returned an error nevertheless, and the answer was lost once
 			done, err := s.Settle(t.Context(), s.Look(t.Context(), 0, rows)[inTx], store.Outcome{
 				JobID: inTx, Verb: tocsin.Buried, Version: rows[0].Version, Attempts: rows[0].Attempts, Claimed: true, By: rows[0].ClaimedBy, Action: rows[0].Action,
@@ -441,7 +441,7 @@ func TestFailuresAreCountedWithTheOutcome(t *testing.T) {
 		end(is{ago: 17}, tocsin.Buried, Active, 2)
 		end(is{ago: 16, revision: 2}, tocsin.Completed, Active, 2)
 		end(is{ago: 15, revision: 2}, tocsin.Buried, Active, 2)
-		end(is{ago: 14, kind: runkey.Manual}, tocsin.Buried, Active, 2)
+		end(is{ago: 14, kind: ids.Manual}, tocsin.Buried, Active, 2)
 		waiting := s.put(of, is{ago: -1})
 		end(is{ago: 13}, tocsin.Buried, Paused, 3)
 		got := s.get(of.Name)

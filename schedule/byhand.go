@@ -10,7 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
 
@@ -49,7 +49,7 @@ func (s *Schedules) runOnce(ctx context.Context, name, idempotencyKey string) (m
 		if sum := sha256.Sum256([]byte(idempotencyKey)); idempotencyKey != "" {
 			number = binary.BigEndian.Uint64(sum[:])
 		}
-		key := runkey.OfManual(uint64(p.id), number).String()
+		key := ids.OfManual(uint64(p.id), number).String()
 		made = Run{JobID: id, Time: h.now, Due: h.now}
 		runs, err := h.byHand(ctx, []run{{id: id, key: key, due: h.now}})
 		if err != nil {
@@ -117,7 +117,7 @@ func (s *Schedules) backfill(ctx context.Context, name string, from, to time.Tim
 			}
 			runs := make([]run, len(part))
 			for i, f := range part {
-				runs[i] = run{key: runkey.OfBackfill(uint64(r.ID), f.Time).String(), due: f.Due}
+				runs[i] = run{key: ids.OfBackfill(uint64(r.ID), f.Time).String(), due: f.Due}
 			}
 			stored, err := h.byHand(ctx, runs)
 			made = max(len(stored), tried)

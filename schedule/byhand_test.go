@@ -8,7 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 func TestRunNowMakesARunOfItsOwn(t *testing.T) {
@@ -36,7 +36,7 @@ func TestRunNowMakesARunOfItsOwn(t *testing.T) {
 		t.Fatalf("%d runs, %d ids", len(runs), len(seen))
 	}
 	for _, r := range runs {
-		if !seen[r.ID] || r.Key.Kind != runkey.Manual || r.Key.Number != uint64(r.ID) || r.Due.After(s.now()) || r.Payload != "p of report" {
+		if !seen[r.ID] || r.Key.Kind != ids.Manual || r.Key.Number != uint64(r.ID) || r.Due.After(s.now()) || r.Payload != "p of report" {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -73,7 +73,7 @@ func TestBackfillMakesRunsOfThePast(t *testing.T) {
 	runs := s.pending(made)[:6]
 	for i, r := range runs {
 		nominal := from.Add(time.Duration(i) * 10 * time.Minute)
-		if r.Key.Kind != runkey.Backfill || !r.Key.Nominal().Equal(nominal) || !r.Due.Equal(nominal.Add(times.Offset())) || r.Action.Before(made.Created) {
+		if r.Key.Kind != ids.Backfill || !r.Key.Nominal().Equal(nominal) || !r.Due.Equal(nominal.Add(times.Offset())) || r.Action.Before(made.Created) {
 			t.Errorf("%+v", r)
 		}
 	}

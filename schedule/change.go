@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 // A run that is due at about the time of a change may have started, so the change leaves it alone: its fire time is
@@ -65,7 +65,7 @@ func (c *changing) try(ctx context.Context, h *here, reason string, decide decis
 	if err != nil || !changed {
 		return h.row, false, err
 	}
-	if next.Revision++; next.Revision > runkey.MaxRevision {
+	if next.Revision++; next.Revision > ids.MaxRevision {
 		return nil, false, client.Refuse(ErrInvalid, "schedule %s has been changed too often: delete it, and make another", next.Name)
 	}
 	next.Failures = 0 // they were those of another revision
@@ -78,7 +78,7 @@ func (h *here) replace(ctx context.Context, next *row, reason string, lead time.
 	old := h.row
 	next.Modified = h.now
 	from, to, offset := h.cursor(next, lead)
-	until := runkey.First(uint64(old.ID), next.Revision)
+	until := ids.FirstRunKey(uint64(old.ID), next.Revision)
 	if err := h.cancel(ctx, h.from, until, reason, from, to); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 // A text doubles in a statement if all of it is escaped, so a window of long payloads has several packets.
@@ -37,7 +37,7 @@ func TestWindowsOfLongPayloadsFitASmallPacket(t *testing.T) {
 // history stores runs of a schedule's first revision that are done, a second apart, before those that it has.
 func (s *site) history(of Schedule, n int) {
 	s.t.Helper()
-	prefix := runkey.First(uint64(of.ID), 1)
+	prefix := ids.FirstRunKey(uint64(of.ID), 1)
 	rows := make([]string, n)
 	for i := range rows {
 		rows[i] = fmt.Sprintf("(%d, %d, ?, 1, 2, CONCAT(?, UNHEX(LPAD(HEX(%d), 16, '0'))), '', UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))",

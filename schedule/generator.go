@@ -12,8 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -60,7 +59,7 @@ type Generator struct {
 	maker   *maker
 	makeOne func(context.Context, tocsin.JobID) (Made, error) // maker.Make; tests count the calls, and refuse some
 	servers []string                                          // names, by index
-	limit   loglimit.Limit
+	limit   loop.LogLimit
 	overdue []atomic.Int64 // by server: the earliest fire time that is past and not made, Unix ms; 0: none
 
 	passes, runs, passedOver, lost, failures prometheus.Counter
@@ -68,7 +67,7 @@ type Generator struct {
 
 // NewGenerator makes a Generator.
 func NewGenerator(cfg GeneratorConfig) *Generator {
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	if cfg.Tables == nil {
 		cfg.Tables = func() int { return 0 }
 	}
@@ -132,7 +131,7 @@ func (g *Generator) serve(ctx context.Context, server int) {
 // rest waits for the time of the next pass, or until there is a reason for it.
 func (g *Generator) rest(ctx context.Context, pause time.Duration, reason func() bool) {
 	for end := time.Now().Add(pause); time.Now().Before(end) && !reason(); {
-		if wait.For(ctx, min(passLook, time.Until(end))) != nil {
+		if loop.Wait(ctx, min(passLook, time.Until(end))) != nil {
 			return
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // PassResult counts what a pass of a Generator did.
@@ -97,7 +97,7 @@ func (p *pass) makeAll(ctx context.Context, due []Due) {
 	var workers sync.WaitGroup
 	free := make(chan struct{}, passWidth)
 	for _, d := range due {
-		if wait.For(ctx, pauseBefore(d, len(due), p.cfg.Store.Now(p.server))) != nil {
+		if loop.Wait(ctx, pauseBefore(d, len(due), p.cfg.Store.Now(p.server))) != nil {
 			break
 		}
 		free <- struct{}{}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/runkey"
 )
 
 // here is a transaction in the database of one schedule, whose row it has locked.
@@ -133,7 +133,7 @@ func (h *here) window(ctx context.Context, r *row) (window, error) {
 	}
 	runs := make([]run, len(w.fires))
 	for i, t := range w.fires {
-		runs[i] = run{key: runkey.OfTime(uint64(r.ID), r.Revision, t).String(), due: t.Add(times.Offset())}
+		runs[i] = run{key: ids.OfTime(uint64(r.ID), r.Revision, t).String(), due: t.Add(times.Offset())}
 	}
 	_, err = h.insert(ctx, r, runs)
 	return w, err
@@ -264,7 +264,7 @@ func (h *here) ring(ctx context.Context, r *row, runs []run) error {
 
 // byHand stores runs that somebody asked for, in their order. If they have to wait for their turn, the first one looks at once.
 func (h *here) byHand(ctx context.Context, runs []run) ([]run, error) {
-	if _, err := h.exec(ctx, forgetHand, runkey.Size, uint64(h.row.ID), runkey.Size); err != nil {
+	if _, err := h.exec(ctx, forgetHand, ids.RunKeySize, uint64(h.row.ID), ids.RunKeySize); err != nil {
 		return nil, err
 	}
 	for i := range runs {

@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -133,7 +133,7 @@ type stored struct {
 	Status  tocsin.Status
 	Due     time.Time
 	Action  time.Time
-	Key     runkey.Key // zero: it was cancelled
+	Key     ids.RunKey // zero: it was cancelled
 	Payload string
 }
 
@@ -155,7 +155,7 @@ func (s *site) runs(of Schedule) (all []stored) {
 		}
 		if key != nil {
 			var ok bool
-			if one.Key, ok = runkey.Parse(string(key)); !ok || one.Key.Schedule != uint64(of.ID) {
+			if one.Key, ok = ids.ParseRunKey(string(key)); !ok || one.Key.Schedule != uint64(of.ID) {
 				s.t.Fatalf("run %s has the key %x", one.ID, key)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -17,7 +17,7 @@ import (
 // number of makers may work on the same schedules.
 type maker struct {
 	tables *store.Store
-	ids    jobid.Maker
+	ids    ids.Maker
 }
 
 // Due is a schedule whose next fire time is near.

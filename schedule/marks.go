@@ -5,7 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -17,21 +17,21 @@ type marks struct{ fire, hand string }
 
 // marksOf reads the column.
 func marksOf(schedule uint64, text string) (m marks) {
-	m.fire, _ = runkey.Range(schedule)
+	m.fire, _ = ids.RunKeys(schedule)
 	m.hand = byHand(schedule)
 	switch {
-	case len(text) == 2*runkey.Size:
-		m.hand = max(m.hand, text[runkey.Size:])
+	case len(text) == 2*ids.RunKeySize:
+		m.hand = max(m.hand, text[ids.RunKeySize:])
 		fallthrough
-	case len(text) == runkey.Size:
-		m.fire = max(m.fire, text[:runkey.Size])
+	case len(text) == ids.RunKeySize:
+		m.fire = max(m.fire, text[:ids.RunKeySize])
 	}
 	return m
 }
 
 // byHand is the lowest key of runs by hand, manual that of those by run-now, which stand behind backfills.
-func byHand(schedule uint64) string { return runkey.First(schedule, runkey.MaxRevision+1) }
-func manual(schedule uint64) string { return runkey.First(schedule, runkey.MaxRevision+2) }
+func byHand(schedule uint64) string { return ids.FirstRunKey(schedule, ids.MaxRevision+1) }
+func manual(schedule uint64) string { return ids.FirstRunKey(schedule, ids.MaxRevision+2) }
 
 // sibling is a run of a schedule as its row stands.
 type sibling struct {
@@ -43,7 +43,7 @@ type sibling struct {
 	attempts int
 	crashes  int
 	key      string
-	of       runkey.Key
+	of       ids.RunKey
 }
 
 // readSiblings reads a page of the runs of one schedule, in the order of their keys. A range of uk_biz. Parameters: biz_id, biz type, the first key, the
@@ -67,7 +67,7 @@ func scanSibling(rows *sql.Rows, more ...any) (r sibling, err error) {
 	err = rows.Scan(append([]any{&r.id, &r.status, &action, &due, &created, &r.attempts, &r.crashes, &key}, more...)...)
 	r.key = string(key)
 	r.action, r.due, r.created = action.Time.UnixMilli(), due.Time.UnixMilli(), created.Time.UnixMilli()
-	r.of, _ = runkey.Parse(r.key)
+	r.of, _ = ids.ParseRunKey(r.key)
 	return r, err
 }
 
@@ -82,7 +82,7 @@ func (r *sibling) waited() bool { return r.action > r.time() }
 func (r *sibling) time() int64 { return max(r.due, r.created) }
 
 // byHand reports whether the run was made by hand.
-func (r *sibling) byHand() bool { return r.of.Kind != runkey.FireTime }
+func (r *sibling) byHand() bool { return r.of.Kind != ids.FireTime }
 
 // before is the order of runs, one for all kinds, or some could wait for one another for ever: who could begin first comes first; of
 // one moment, as of one backfill, the smaller key.
@@ -131,9 +131,9 @@ func (s *pageRange) take(page []sibling, next *string, limit int) (more bool) {
 			s.open = append(s.open, r)
 		case len(s.open) == 0:
 			s.passed++
-			s.from = runkey.After(r.key)
+			s.from = ids.RunKeyAfter(r.key)
 		}
-		*next = runkey.After(r.key)
+		*next = ids.RunKeyAfter(r.key)
 	}
 	return len(page) == limit && len(s.open) < s.enough
 }
@@ -143,7 +143,7 @@ func (s *pageRange) take(page []sibling, next *string, limit int) (more bool) {
 //
 // It notes the key for the next change, unless the caller's own transaction may hold the row.
 func (m *maker) openFrom(ctx context.Context, id tocsin.JobID, note bool) string {
-	first, _ := runkey.Range(uint64(id))
+	first, _ := ids.RunKeys(uint64(id))
 	layout := m.tables.Layout()
 	server, databases := m.tables.ServerOf(id.Table()), []int{layout.DatabaseOf(id.Table())}
 	if server < 0 {

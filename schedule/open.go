@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -70,7 +70,7 @@ func (s *Schedules) OpenRuns(ctx context.Context, name string, limit int) ([]Ope
 	if err != nil {
 		return nil, err
 	}
-	from, until := runkey.Range(uint64(r.ID))
+	from, until := ids.RunKeys(uint64(r.ID))
 	hand, layout := byHand(uint64(r.ID)), s.tables.Layout()
 	for _, keys := range [][2]string{{from, hand}, {hand, until}} {
 		some, err := store.Gather(ctx, s.tables, s.tables.ServerOf(r.Table), []int{layout.DatabaseOf(r.Table)}, "schedule open", taskIn(layout, r.Table, readOpen), scanOpen,
@@ -89,8 +89,8 @@ func scanOpen(rows *sql.Rows) (o OpenRun, err error) {
 	if err = rows.Scan(&o.JobID, &o.Status, &key, &o.Due, &o.Action, &o.Attempts); err != nil {
 		return o, err
 	}
-	k, _ := runkey.Parse(string(key)) // it is in the range of such keys
+	k, _ := ids.ParseRunKey(string(key)) // it is in the range of such keys
 	o.Time = k.Nominal()
-	o.For = map[runkey.Kind]Why{runkey.FireTime: ForFireTime, runkey.Backfill: ForBackfill, runkey.Manual: ForRunNow}[k.Kind]
+	o.For = map[ids.RunKind]Why{ids.FireTime: ForFireTime, ids.Backfill: ForBackfill, ids.Manual: ForRunNow}[k.Kind]
 	return o, nil
 }

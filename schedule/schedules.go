@@ -14,8 +14,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -271,7 +271,7 @@ func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) e
 		maybe = maybe || class == mysql.Lost || class == mysql.Canceled
 		again := class == mysql.Lost || class == mysql.Demoted
 		switch {
-		case again && time.Since(failed) <= triesFor && wait.For(ctx, pause) == nil:
+		case again && time.Since(failed) <= triesFor && loop.Wait(ctx, pause) == nil:
 		case maybe && (class.OfServer() || class == mysql.Canceled):
 			return fmt.Errorf("%w: %w", tocsin.ErrUnknownOutcome, err)
 		case class.OfServer():

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -64,9 +64,9 @@ func (r *Runs) Settle(ctx context.Context, t *Turn, o store.Outcome) (done Settl
 }
 
 // count counts the end of a run for its schedule, and returns why it is paused; "": it is not.
-func (h *here) count(ctx context.Context, key runkey.Key, o store.Outcome) (paused string, err error) {
+func (h *here) count(ctx context.Context, key ids.RunKey, o store.Outcome) (paused string, err error) {
 	r := h.row
-	counts := r.PauseAfter > 0 && r.State == Active && key.Kind == runkey.FireTime && key.Revision == r.Revision
+	counts := r.PauseAfter > 0 && r.State == Active && key.Kind == ids.FireTime && key.Revision == r.Revision
 	switch {
 	case !counts, o.Verb != tocsin.Buried && (o.Verb != tocsin.Completed || r.Failures == 0):
 		return "", nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 // Activate lets an inactive, paused or ended schedule make runs again, for fire times from now on; @every counts from now.
@@ -115,7 +115,7 @@ func (s *Schedules) delete(ctx context.Context, p place, revision uint32) error 
 			return err
 		}
 		tried = true
-		_, until := runkey.Range(uint64(p.id))
+		_, until := ids.RunKeys(uint64(p.id))
 		if err := h.cancel(ctx, from, until, "the schedule was deleted", h.now, h.now); err != nil {
 			return err
 		}

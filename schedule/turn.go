@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -39,7 +39,7 @@ type Runs struct {
 	maker   *maker
 	cfg     RunsConfig
 	metrics *metrics
-	limit   loglimit.Limit
+	limit   loop.LogLimit
 
 	mu         sync.Mutex
 	young, old map[tocsin.JobID]*known // by schedule_id: what was read lately; old gives way when young is full
@@ -54,7 +54,7 @@ const (
 
 // NewRuns makes a Runs that sends its statements through the pools of a store.
 func NewRuns(tables *store.Store, cfg RunsConfig) *Runs {
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	if cfg.Missed == nil {
 		cfg.Missed = func(MissedRun) {}
 	}
@@ -79,7 +79,7 @@ type Turn struct {
 	Alone  bool      // Begin claims it: other runs of the schedule matter
 	Counts bool      // its end is counted by the schedule, for pause_after
 
-	key   runkey.Key
+	key   ids.RunKey
 	known *known // nil: the schedule was deleted
 }
 
@@ -89,7 +89,7 @@ func (r *Runs) Look(ctx context.Context, server int, rows []store.Row) map[tocsi
 	var turns map[tocsin.JobID]*Turn
 	var unknown []tocsin.JobID
 	for i := range rows {
-		key, is := runkey.Parse(rows[i].DedupKey)
+		key, is := ids.ParseRunKey(rows[i].DedupKey)
 		if !is {
 			continue
 		}
@@ -124,12 +124,12 @@ func (t *Turn) fill() {
 		return
 	}
 	t.Name = t.known.Name
-	t.Alone = t.known.Overlap != OverlapAllow || t.key.Kind != runkey.FireTime || t.known.Revision != t.key.Revision
-	t.Counts = t.known.PauseAfter > 0 && t.key.Kind == runkey.FireTime
+	t.Alone = t.known.Overlap != OverlapAllow || t.key.Kind != ids.FireTime || t.known.Revision != t.key.Revision
+	t.Counts = t.known.PauseAfter > 0 && t.key.Kind == ids.FireTime
 }
 
 // siblingOf is a row as the decisions see it.
-func siblingOf(r *store.Row, key runkey.Key) sibling {
+func siblingOf(r *store.Row, key ids.RunKey) sibling {
 	return sibling{
 		id: r.JobID, status: r.Status, action: r.ActionTime.UnixMilli(), due: r.DueTime.UnixMilli(), created: r.Created.UnixMilli(),
 		attempts: r.Attempts, crashes: r.Crashes, key: r.DedupKey, of: key,
@@ -137,7 +137,7 @@ func siblingOf(r *store.Row, key runkey.Key) sibling {
 }
 
 // lately returns a schedule that was read before, if that is good enough for a run; else nil.
-func (r *Runs) lately(key runkey.Key, run sibling) *known {
+func (r *Runs) lately(key ids.RunKey, run sibling) *known {
 	if !run.first() || run.waited() {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (t *Turn) Refused(row *store.Row, now int64) string {
 	switch run := siblingOf(row, t.key); {
 	case t.known == nil:
 		return reasonDeleted
-	case t.key.Kind == runkey.FireTime && run.first():
+	case t.key.Kind == ids.FireTime && run.first():
 		return t.known.missed(&run, now)
 	}
 	return ""

@@ -69,7 +69,7 @@ const faultConditions = `
   | (status = 0 AND claimed_by <> '' OR status = 1 AND claimed_by = '') << 13
   | {no_schedule} << 14`
 
-// noSchedule finds a run, by its dedup_key as package runkey makes it, that was left behind when its schedule was deleted: that
+// noSchedule finds a run, by its dedup_key as package ids makes it, that was left behind when its schedule was deleted: that
 // cancels all runs that are pending. One that was being delivered may be tried again.
 var noSchedule = prepare(`
     (status = 0 AND attempts = 0 AND crashes = 0 AND IFNULL(LENGTH(dedup_key) = 21 AND ORD(dedup_key) = 0, 0) AND NOT EXISTS (

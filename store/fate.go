@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 var fateNames = [...]string{"stored", "cancelled", "rescheduled", "settled", "claim_lost", "gone", "in_tx"}
@@ -109,7 +109,7 @@ func fateOf(o *Outcome, row found) Fate {
 		return Rescheduled
 	case o.wrote(row):
 		return Stored
-	case row.status == tocsin.Done && row.claimedBy == seam.CompletedInTx:
+	case row.status == tocsin.Done && row.claimedBy == client.CompletedInTx:
 		return InTx
 	case row.status.Final(), row.attempts != o.Attempts:
 		return Settled

@@ -11,9 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // Every 2 s Health looks at all servers, independently, so that one that hangs delays no news of another. It reports each
@@ -116,7 +115,7 @@ type HealthConfig struct {
 type Health struct {
 	cfg     HealthConfig
 	names   []string // of the servers
-	limit   loglimit.Limit
+	limit   loop.LogLimit
 	metrics *healthMetrics
 
 	mu      sync.Mutex        // held while Changed is called
@@ -126,7 +125,7 @@ type Health struct {
 
 // NewHealth makes a Health that considers every database usable until Run has looked.
 func NewHealth(cfg HealthConfig) *Health {
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	h := &Health{cfg: cfg, names: cfg.Servers.Servers(), metrics: newHealthMetrics(cfg.Registerer), servers: make(map[string]Server)}
 	layout := cfg.Servers.Layout()
 	h.state = make(Databases, layout.Databases)
@@ -221,7 +220,7 @@ type hang struct{ since, seen time.Time }
 // watchHangs looks at every server at intervals, until ctx ends.
 func (h *Health) watchHangs(ctx context.Context) {
 	hangs := make([]hang, len(h.names))
-	for wait.For(ctx, hangEvery) == nil {
+	for loop.Wait(ctx, hangEvery) == nil {
 		for i := range h.names {
 			hangs[i] = h.lookForHang(i, hangs[i], h.cfg.Servers.Waiting(i), time.Now())
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/output"
 )
 
 // run is one as a test wants it.
@@ -43,7 +43,7 @@ func (b *bench) runs(q RunsQuery) []Run {
 func TestRunsAreReadAsTheyWereRecorded(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
-	cut := output.Cut(strings.Repeat("a", 1023) + "😀😀")
+	cut := client.CutOutput(strings.Repeat("a", 1023) + "😀😀")
 	texts := []string{"", "done", "two\nlines\tof \"text\"", "it's a \\ and a \"?\"", "a\x00b", "ÄÖ 😀", cut, "\\' OR 1=1; --"}
 	var want []*Run
 	for i, text := range texts {
@@ -131,7 +131,7 @@ func TestARefusedRunLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
 	for name, bad := range map[string]*Run{
-		"too long":     run(id(3, 1), func(r *Run) { r.Output = strings.Repeat("x", output.Max+1) }),
+		"too long":     run(id(3, 1), func(r *Run) { r.Output = strings.Repeat("x", client.MaxOutput+1) }),
 		"no UTF-8":     run(id(3, 1), func(r *Run) { r.Output = "\xff" }),
 		"a bad node":   run(id(3, 1), func(r *Run) { r.Node = "\xff" }),
 		"out of range": run(id(3, 1), func(r *Run) { r.Attempt = 70_000 }),

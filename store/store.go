@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/seam"
 )
 
 // Store sends a node's statements to the servers of one cluster. Safe for
@@ -96,7 +96,7 @@ func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 	for table := range s.names {
 		s.names[table] = cfg.Layout.Table(table)
 	}
-	for _, spec := range seam.Specs(cfg) {
+	for _, spec := range client.Specs(cfg) {
 		if err := s.add(spec); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

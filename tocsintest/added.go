@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -24,7 +24,7 @@ func RequireAdded(tb testing.TB, c *Cluster, tx tocsin.Tx, ref tocsin.Ref) tocsi
 	tb.Helper()
 	all, found := c.added(tb, tx, ref)
 	if len(found) == 0 {
-		tb.Fatalf("tocsintest: the transaction has not added a task of %s; it has added %s", nameOf(seam.RefOf(ref)), list(all))
+		tb.Fatalf("tocsintest: the transaction has not added a task of %s; it has added %s", nameOf(client.RefOf(ref)), list(all))
 	}
 	return found[len(found)-1]
 }
@@ -59,7 +59,7 @@ func nameOf(bizType string, bizID uint64, key string) string {
 // added returns what a transaction has added, and those of them that ref means.
 func (c *Cluster) added(tb testing.TB, tx tocsin.Tx, ref tocsin.Ref) (all, found []tocsin.Info) {
 	tb.Helper()
-	bizType, bizID, key := seam.RefOf(ref)
+	bizType, bizID, key := client.RefOf(ref)
 	if bizType == "" {
 		tb.Fatalf("tocsintest: name the task by BizType.Of or BizType.OfKey")
 	}

@@ -11,8 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -70,7 +69,7 @@ type Alarms struct {
 	cfg      AlarmsConfig
 	raised   *prometheus.CounterVec
 	failures prometheus.Counter
-	limit    loglimit.Limit
+	limit    loop.LogLimit
 	wake     chan struct{} // 1 slot
 
 	mu      sync.Mutex
@@ -101,7 +100,7 @@ type noted struct {
 
 // NewAlarms makes an Alarms that has nothing to report yet. It connects to nothing.
 func NewAlarms(cfg AlarmsConfig) *Alarms {
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	if cfg.Mine == nil {
 		cfg.Mine = func(biztype.Policy) bool { return true }
 	}
@@ -269,7 +268,7 @@ func (a *Alarms) Once(ctx context.Context) {
 	if ctx.Err() == nil {
 		a.look(ctx, 0)
 	}
-	if !a.cfg.Hurry && a.count() > 0 && wait.For(ctx, collectFor) == nil {
+	if !a.cfg.Hurry && a.count() > 0 && loop.Wait(ctx, collectFor) == nil {
 		a.raiseAll(ctx, false)
 	}
 	a.end(ctx)

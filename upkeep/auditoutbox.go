@@ -12,7 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -242,7 +242,7 @@ func (p *outboxPart) outbox(ctx context.Context, box *outbox.Outbox) error {
 	if err != nil || len(old) == 0 {
 		return err
 	}
-	if err := wait.For(ctx, lookAgain); err != nil {
+	if err := loop.Wait(ctx, lookAgain); err != nil {
 		return err
 	}
 	return p.still(ctx, box, old)

@@ -12,8 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -55,7 +54,7 @@ type BacklogConfig struct {
 // Backlog measures what waits in all tables. Make one with NewBacklog.
 type Backlog struct {
 	cfg   BacklogConfig
-	limit loglimit.Limit
+	limit loop.LogLimit
 
 	overdueEvery, countEvery time.Duration // between the beginnings of two walks; tests have less
 
@@ -66,7 +65,7 @@ type Backlog struct {
 
 // NewBacklog makes a Backlog that knows nothing before Run.
 func NewBacklog(cfg BacklogConfig) *Backlog {
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	servers := len(cfg.Store.Servers())
 	b := &Backlog{cfg: cfg, overdueEvery: overdueEvery, countEvery: countEvery, overdue: make([]overdue, servers), counts: make([]counts, servers)}
 	if cfg.Registerer != nil {
@@ -96,7 +95,7 @@ func (b *Backlog) repeat(ctx context.Context, server int, every time.Duration, w
 		if !b.cfg.Leads() {
 			over = 0
 			b.forget(server)
-			_ = wait.For(ctx, leadsEvery) // the loop ends with ctx
+			_ = loop.Wait(ctx, leadsEvery) // the loop ends with ctx
 			continue
 		}
 		began := time.Now()
@@ -106,7 +105,7 @@ func (b *Backlog) repeat(ctx context.Context, server int, every time.Duration, w
 		}
 		over = every / 2 // the rest is for walks that take longer
 		for ctx.Err() == nil && b.cfg.Leads() && time.Since(began) < every {
-			_ = wait.For(ctx, min(leadsEvery, time.Until(began.Add(every))))
+			_ = loop.Wait(ctx, min(leadsEvery, time.Until(began.Add(every))))
 		}
 	}
 }
@@ -128,7 +127,7 @@ func (b *Backlog) spread(ctx context.Context, server int, over time.Duration, lo
 		if err := look(bounded, tables); err != nil {
 			return err
 		}
-		return wait.For(ctx, max(share, backlogRests*time.Since(began)))
+		return loop.Wait(ctx, max(share, backlogRests*time.Since(began)))
 	})
 }
 

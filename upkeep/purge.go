@@ -13,7 +13,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -54,14 +54,14 @@ type Purger struct {
 
 // NewPurger makes a Purger.
 func NewPurger(cfg PurgeConfig) *Purger {
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	return &Purger{cfg: cfg, rows: purgeBatch, metrics: newRecurring(cfg.Registerer, PurgeResult{}.Ended(false), "Purge", "ok, failed", 1, 10, 60, 600, 3600)}
 }
 
 // Run purges at each of the times until ctx ends.
 // A purge that outlasts the next time delays it; none run side by side.
 func (p *Purger) Run(ctx context.Context, at Times) {
-	var limit loglimit.Limit // a schedule may fire every second
+	var limit loop.LogLimit // a schedule may fire every second
 	Each(ctx, at, func(ctx context.Context) {
 		result, err := p.Purge(ctx)
 		switch {

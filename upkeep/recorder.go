@@ -13,9 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -72,7 +71,7 @@ type RecorderConfig struct {
 type Recorder struct {
 	cfg     RecorderConfig
 	metrics *recorderMetrics
-	limit   loglimit.Limit
+	limit   loop.LogLimit
 	queues  []*queue // by server
 }
 
@@ -81,7 +80,7 @@ func NewRecorder(cfg RecorderConfig) *Recorder { return newRecorder(cfg, queueBy
 
 // newRecorder makes a Recorder whose queues hold so many bytes.
 func newRecorder(cfg RecorderConfig, capacity int) *Recorder {
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	r := &Recorder{cfg: cfg}
 	for range cfg.Servers {
 		r.queues = append(r.queues, newQueue(capacity/len(cfg.Servers)))
@@ -256,7 +255,7 @@ func (w *writer) run(ctx, hard context.Context) {
 		w.refused = make(map[int]int)
 		began := time.Now()
 		w.put(hard, batch)
-		_ = wait.For(ctx, w.rest(time.Since(began))) // cut short when ctx ends
+		_ = loop.Wait(ctx, w.rest(time.Since(began))) // cut short when ctx ends
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/push"
 	"github.com/robfig/cron/v3"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 const (
@@ -275,7 +275,7 @@ func Each(ctx context.Context, times Times, work func(context.Context)) {
 			<-ctx.Done()
 			return
 		}
-		if wait.Until(ctx, at) != nil {
+		if loop.WaitUntil(ctx, at) != nil {
 			return
 		}
 		work(ctx)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -93,7 +93,7 @@ func (r *sweep) make(ctx context.Context) {
 
 // tell logs the progress of the sweep, each minute.
 func (r *sweep) tell(ctx context.Context) {
-	for wait.For(ctx, tellEvery) == nil {
+	for loop.Wait(ctx, tellEvery) == nil {
 		r.cfg.Logger.Info("sweep goes on", "result", r.result().String())
 	}
 }
@@ -107,7 +107,7 @@ type symptom struct {
 // examine looks for servers that are sick. When the sweep is cut off, so are the
 // statements that would tell.
 func (r *sweep) examine(ctx context.Context) {
-	for wait.For(ctx, sickEvery) == nil {
+	for loop.Wait(ctx, sickEvery) == nil {
 		for server := range r.walks {
 			if err := r.cfg.Sick(server); err != nil {
 				r.mu.Lock()

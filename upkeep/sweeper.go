@@ -11,7 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/loglimit"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -86,7 +86,7 @@ type Sweeper struct {
 
 // NewSweeper makes a Sweeper.
 func NewSweeper(cfg SweeperConfig) *Sweeper {
-	cfg.Logger = loglimit.Or(cfg.Logger)
+	cfg.Logger = loop.Logger(cfg.Logger)
 	return &Sweeper{cfg: cfg, metrics: newSweepMetrics(cfg.Registerer, cfg.Upkeep), rows: sweepPage, counting: windDown}
 }
 

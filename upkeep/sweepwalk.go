@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -95,7 +95,7 @@ func (w *sweepWalk) follow(ctx context.Context) error {
 			return nil
 		}
 		_ = w.clock(ctx)
-		if err := wait.For(ctx, roomPause); err != nil {
+		if err := loop.Wait(ctx, roomPause); err != nil {
 			return err
 		}
 	}
@@ -241,7 +241,7 @@ func (w *sweepWalk) room(bizType uint64) (room int, open bool) {
 func (w *sweepWalk) settled(ctx context.Context) error {
 	for w.cfg.Intake != nil && w.busy() {
 		_ = w.clock(ctx)
-		if err := wait.For(ctx, roomPause); err != nil {
+		if err := loop.Wait(ctx, roomPause); err != nil {
 			return err
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 	"github.com/tocsinhq/tocsin/store"
 )
 
@@ -93,4 +93,4 @@ func paged(ctx context.Context, page func() (more bool, err error)) error {
 }
 
 // pauseAfter pauses for as long as a statement took that began at a time: a walk takes half of a server's time at most.
-func pauseAfter(ctx context.Context, began time.Time) error { return wait.For(ctx, time.Since(began)) }
+func pauseAfter(ctx context.Context, began time.Time) error { return loop.Wait(ctx, time.Since(began)) }

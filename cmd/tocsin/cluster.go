@@ -14,7 +14,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/store"
 )
@@ -252,7 +252,7 @@ func awaitDrained(ctx context.Context, keys *assign.Registry, d *drained, timeou
 			return fmt.Errorf("node %s still has %s after %s, %s, and drains on: what it has in hand there is not stored yet, see its log",
 				d.Node, plural(len(left), "table"), timeout, ranges(operator.Ranges(left)))
 		}
-		if err := wait.For(ctx, drainEvery); err != nil {
+		if err := loop.Wait(ctx, drainEvery); err != nil {
 			return err
 		}
 	}

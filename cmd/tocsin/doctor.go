@@ -11,7 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/webhook"
 )
@@ -78,7 +78,7 @@ func (a *app) examine(ctx context.Context, x operator.Examination) []operator.Ch
 		return refused(err, "correct the servers of the config file")
 	}
 	var servers []string
-	for _, spec := range seam.Specs(v.Tables) {
+	for _, spec := range client.Specs(v.Tables) {
 		servers = append(servers, spec.Name)
 	}
 	config.Is = fmt.Sprintf("layout %s on %s; grace of sweeps %s", v.Tables.Layout, strings.Join(servers, ", "), v.Grace)

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/config"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 
@@ -69,7 +69,7 @@ func (o outlet) whileResident(ctx context.Context, name string, registry *promet
 	var left error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for wait.For(leaving, leaveEvery) == nil { // a directory or a Pushgateway may come back
+		for loop.Wait(leaving, leaveEvery) == nil { // a directory or a Pushgateway may come back
 			if hasRun(registry) {
 				left = o.leave(ctx, name, registry)
 			}

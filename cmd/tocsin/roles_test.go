@@ -14,9 +14,9 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/schedule"
 )
@@ -563,7 +563,7 @@ func (u *roleUser) actRelay() error {
 	}
 	for range 2 {
 		for _, row := range rows {
-			if got := seam.MoverOf(c).Move(u.t.Context(), "outbox", []outbox.Row{row}); got[0].Err != nil {
+			if got := client.MoverOf(c).Move(u.t.Context(), "outbox", []outbox.Row{row}); got[0].Err != nil {
 				return got[0].Err
 			}
 		}
@@ -572,7 +572,7 @@ func (u *roleUser) actRelay() error {
 	for _, past := range []string{"gmt_create = gmt_create - INTERVAL 1 HOUR", "gone = gone - INTERVAL 1 HOUR"} {
 		for db := range u.layout.Databases {
 			u.exec("UPDATE " + u.layout.Database(db) + ".relayed SET " + past)
-			if err := seam.MoverOf(c).Upkeep(u.t.Context(), "outbox", db, none); err != nil {
+			if err := client.MoverOf(c).Upkeep(u.t.Context(), "outbox", db, none); err != nil {
 				return err
 			}
 		}

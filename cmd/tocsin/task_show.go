@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/runkey"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -26,7 +26,7 @@ func newTaskGet(a *app) *cobra.Command {
 		RunE: ofJob(func(cmd *cobra.Command, id tocsin.JobID) error {
 			return using(cmd.Context(), a, tocsin.Open, func(client *tocsin.Client) error {
 				info, err := client.Get(cmd.Context(), id)
-				if err == nil && runkey.Reserved(info.DedupKey) {
+				if err == nil && ids.Reserved(info.DedupKey) {
 					err = a.nameSchedule(cmd.Context(), &info)
 				}
 				return a.show(info, misused(err), func(w io.Writer) { writeTask(w, info, time.Now()) })

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -88,7 +88,7 @@ type watch struct {
 // once prints what happens within one interval.
 func (w *watch) once(ctx context.Context) error {
 	if v := w.Look(ctx); len(v.Nodes) > 0 {
-		if err := wait.For(ctx, w.Interval); err != nil {
+		if err := loop.Wait(ctx, w.Interval); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func (w *watch) live(ctx context.Context) error {
 		if _, err := io.WriteString(w.out.file, w.screen(text.String())); err != nil {
 			return err
 		}
-		if wait.For(ctx, w.Interval-time.Since(began)) != nil {
+		if loop.Wait(ctx, w.Interval-time.Since(began)) != nil {
 			return nil
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -107,7 +107,7 @@ func (c *conn) take(ctx context.Context, lock int64, within time.Duration) (bool
 		if time.Until(until) < leadPause {
 			return false, nil
 		}
-		if err := wait.For(ctx, leadPause); err != nil {
+		if err := loop.Wait(ctx, leadPause); err != nil {
 			return false, err
 		}
 	}

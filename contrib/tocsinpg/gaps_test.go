@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/seam"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -206,7 +206,7 @@ func TestARelaySaysThatItMayNotReadTheSequence(t *testing.T) {
 	s := newShop(t)
 	identity := s.Session().Identity
 	for database := range s.Config.Layout.Databases {
-		if err := seam.MoverOf(s.Client).NoteSettled(t.Context(), identity, database, 1, true); err != nil {
+		if err := client.MoverOf(s.Client).NoteSettled(t.Context(), identity, database, 1, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestARelaySaysThatItMayNotReadTheSequence(t *testing.T) {
 		stop()
 		said = len(log.Lines("the next id of the outbox can't be read: the relay begins at the first id, see `tocsin outbox verify`"))
 	}
-	if below, err := seam.MoverOf(s.Client).SettledBelow(t.Context(), identity); below != 1 || err != nil {
+	if below, err := client.MoverOf(s.Client).SettledBelow(t.Context(), identity); below != 1 || err != nil {
 		t.Errorf("settled below %d, %v", below, err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
@@ -37,7 +37,7 @@ type Config struct {
 // Client stores tasks. It holds a pool of connections to each server. Safe for concurrent use.
 type Client struct {
 	Types BizTypes
-	IDs   jobid.Maker
+	IDs   ids.Maker
 
 	layout  Layout
 	servers []*server
@@ -221,7 +221,7 @@ func (c *Client) serverOf(ctx context.Context, table int) (*server, error) {
 // TableOf returns the table number of a job_id; ErrNotFound where the layout has
 // no such table.
 func (c *Client) TableOf(id uint64) (int, error) {
-	if table := jobid.Table(id); id != 0 && table < c.layout.Total() {
+	if table := ids.Table(id); id != 0 && table < c.layout.Total() {
 		return table, nil
 	}
 	return 0, Refuse(ErrNotFound, "no task %d", id)

@@ -12,7 +12,7 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
-	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -256,7 +256,7 @@ func (c *Client) RelayChange(ctx context.Context, exec Exec, op string, ref Ref,
 func (c *Client) relaysRef(ref Ref) bool {
 	switch {
 	case ref.ID != 0:
-		return jobid.Table(ref.ID) < c.layout.Total() && c.relays(jobid.Table(ref.ID))
+		return ids.Table(ref.ID) < c.layout.Total() && c.relays(ids.Table(ref.ID))
 	case ref.BizID != 0:
 		return c.relays(c.layout.TableOf(ref.BizID))
 	}

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tocsinhq/tocsin/internal/jobid"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -90,9 +90,9 @@ func TestASpreadIsEven(t *testing.T) {
 	t.Parallel()
 	const tasks, parts, window = 30_000, 30, 30 * time.Second
 	minute := At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	var ids jobid.Maker
+	var maker ids.Maker
 	for name, made := range map[string]func(i int) Row{
-		"job_ids of one moment": func(i int) Row { return Row{id: ids.Next(jobid.Epoch.Add(time.Hour), i%4), when: minute} },
+		"job_ids of one moment": func(i int) Row { return Row{id: maker.Next(ids.Epoch.Add(time.Hour), i%4), when: minute} },
 		"one key, many biz_ids": func(i int) Row { return Row{bizID: uint64(i), dedup: []byte("close"), when: minute} },
 		"many keys, one biz_id": func(i int) Row { return Row{bizID: 7, dedup: fmt.Append(nil, i), when: minute} },
 	} {

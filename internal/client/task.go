@@ -4,7 +4,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tocsinhq/tocsin/internal/runkey"
+	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
 // Limits of a task's fields, as those of package tocsin.
@@ -44,7 +44,7 @@ func (t Task) valid(now time.Time) error {
 		return Refuse(ErrInvalid, "biz type %q: biz_id is 0", t.BizType)
 	case len(t.Dedup) > MaxDedupKey:
 		return Refuse(ErrInvalid, "dedup_key has %d bytes: at most %d", len(t.Dedup), MaxDedupKey)
-	case runkey.Reserved(t.Dedup):
+	case ids.Reserved(t.Dedup):
 		return Refuse(ErrInvalid, "dedup_key begins with a zero byte: such keys are reserved for runs of schedules")
 	case !utf8.ValidString(t.Payload):
 		return Refuse(ErrInvalid, "payload is not UTF-8")

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/internal/wait"
 )
 
 // How long a write that lost its connection goes on. One that was never sent
@@ -42,9 +41,13 @@ func (t *tries) again(ctx context.Context, sent bool, err error) bool {
 	if class != mysql.Lost && class != mysql.Demoted || time.Since(t.began) > limit {
 		return false
 	}
-	pause := t.pause
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(t.pause):
+	}
 	t.pause = min(2*t.pause, lostLimit)
-	return wait.For(ctx, pause) == nil
+	return true
 }
 
 // failure words the last error of a write to a place: "toc_3.task_0517 on db1".

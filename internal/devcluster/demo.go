@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -89,7 +89,7 @@ func (c *Cluster) Demo(ctx context.Context, opts DemoOptions) error {
 	}
 	const step = 200 * time.Millisecond
 	next := uint64(demoBizIDs)
-	for wait.For(ctx, step) == nil {
+	for loop.Wait(ctx, step) == nil {
 		n := max(opts.Rate*int(step/time.Millisecond)/1000, 1)
 		_, _ = c.Client.AddMany(ctx, demoTasks(next, n)) // counted by the client's metrics
 		c.callAround(ctx, next)

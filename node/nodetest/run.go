@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/runkey"
-	"github.com/tocsinhq/tocsin/internal/seam"
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
@@ -50,7 +50,7 @@ var clocks sync.Map
 func (r *run) note(_ context.Context, task tocsin.Info, o node.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if key, ok := runkey.Parse(task.DedupKey); ok { // as the judge tells the handler
+	if key, ok := ids.ParseRunKey(task.DedupKey); ok { // as the judge tells the handler
 		task.Schedule, task.FireTime = r.schedules[key.Schedule], key.Nominal()
 	}
 	r.all = append(r.all, Delivery{task, o})
@@ -106,7 +106,7 @@ func (r *run) relayAll(ctx context.Context, box *outbox.Outbox, cfg outbox.Confi
 	ended := make(chan error, 1)
 	go func() {
 		to := relay.Config{Tables: r.cluster.Config, Outboxes: []outbox.Config{cfg}, Poll: time.Millisecond, Logger: r.config.Logger}
-		ended <- relay.Turn(ctx, to, seam.MoverOf(r.cluster.Client))
+		ended <- relay.Turn(ctx, to, client.MoverOf(r.cluster.Client))
 	}()
 	for left := 1; left > 0 && err == nil; {
 		select {
@@ -185,7 +185,7 @@ func (r *run) advance(to time.Time, rows []pending) {
 // choose returns the next row, or the next batch of its biz type.
 func (r *run) choose(rows []pending) map[uint64]bool {
 	first, only := rows[0], map[uint64]bool{}
-	most := max(seam.Batch(r.handlers, first.bizType), 1)
+	most := max(client.Batch(r.handlers, first.bizType), 1)
 	now := r.clock
 	if first.at.After(now) {
 		now = first.at
@@ -206,7 +206,7 @@ func (r *run) sweep(ctx context.Context, only map[uint64]bool) error {
 	for i, server := range cfg.Tables.Servers { // each of its sessions has this time
 		cfg.Tables.Servers[i].DSN = fmt.Sprintf("%s?timestamp=%d.%03d", server.DSN, r.clock.Unix(), r.clock.Nanosecond()/1e6)
 	}
-	seam.Step(&cfg, only)
+	client.Step(&cfg, only)
 	s, err := node.NewSweeper(cfg, r.handlers)
 	if err == nil {
 		_, err = s.Sweep(ctx)

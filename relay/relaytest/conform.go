@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -113,7 +113,7 @@ func gap(t *testing.T, on Site, s *Shop) {
 		s.Want(order, "x pending")
 	}
 	s.Rows(0) // the deletes did not wait for the row that is open
-	_ = wait.For(t.Context(), 3*looks)
+	_ = loop.Wait(t.Context(), 3*looks)
 	if err := open.Commit(); err != nil {
 		t.Fatal(err)
 	}

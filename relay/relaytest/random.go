@@ -17,8 +17,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/seam"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -41,7 +40,7 @@ func (m *Moody) Upkeep(context.Context, string, int, func(context.Context, []out
 
 // Move keeps the order of the rows, and moves none behind one of the same biz_id that is refused, as that of a client does.
 func (m *Moody) Move(ctx context.Context, _ string, rows []outbox.Row) []outbox.Result {
-	_ = wait.For(ctx, time.Duration(rand.IntN(20))*time.Millisecond) // rows queue up meanwhile
+	_ = loop.Wait(ctx, time.Duration(rand.IntN(20))*time.Millisecond) // rows queue up meanwhile
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	results := make([]outbox.Result, len(rows))
@@ -96,7 +95,7 @@ func (m *Moody) move(row outbox.Row, held map[uint64]bool) outbox.Result {
 func random(t *testing.T, on Site, s *Shop) {
 	seed := rand.Uint64()
 	m := &Moody{
-		Client: seam.MoverOf(s.Client), rand: rand.New(rand.NewPCG(seed, 1)), ledger: map[outbox.Key]bool{}, moved: map[uint64][]outbox.Key{},
+		Client: client.MoverOf(s.Client), rand: rand.New(rand.NewPCG(seed, 1)), ledger: map[outbox.Key]bool{}, moved: map[uint64][]outbox.Key{},
 		fates: map[outbox.Fate]int{},
 	}
 	t.Logf("seed %d", seed)
@@ -187,7 +186,7 @@ func (s *Shop) write(ctx context.Context, bizID uint64, rollback bool) (int, err
 			return 0, err
 		}
 	}
-	_ = wait.For(ctx, time.Duration(rand.IntN(8))*time.Millisecond)
+	_ = loop.Wait(ctx, time.Duration(rand.IntN(8))*time.Millisecond)
 	if rollback {
 		return 0, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -190,7 +190,7 @@ func (s *Shop) Rows(n int) {
 // Await waits until something is done.
 func (s *Shop) Await(what string, done func() bool) {
 	s.TB.Helper()
-	for late := time.Now().Add(5 * time.Minute); !done(); _ = wait.For(s.TB.Context(), 5*time.Millisecond) {
+	for late := time.Now().Add(5 * time.Minute); !done(); _ = loop.Wait(s.TB.Context(), 5*time.Millisecond) {
 		if time.Now().After(late) {
 			s.TB.Fatalf("waited too long for %s\n%s", what, s.Dump())
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // TestABacklogThatChangesWhileItIsRead: tasks wait while their types are paused. When
@@ -32,13 +32,13 @@ func TestABacklogThatChangesWhileItIsRead(t *testing.T) {
 			half := len(drafts) / 2
 			s.changeAny(ctx, drafts[:half])
 			for s.ended(drafts[half:]) < 30 && ctx.Err() == nil { // then some changes come too late
-				_ = wait.For(ctx, 20*time.Millisecond)
+				_ = loop.Wait(ctx, 20*time.Millisecond)
 			}
 			s.changeAny(ctx, drafts[half:])
 			return nil
 		})
 		g.Go(func() error {
-			_ = wait.For(ctx, time.Second)
+			_ = loop.Wait(ctx, time.Second)
 			s.join(2)
 			return s.Do(ctx, Step{Fault: KillNode, Node: 0, Length: time.Second})
 		})

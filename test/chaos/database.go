@@ -15,7 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // database is one MariaDB or MySQL server that can be killed and comes back. Its methods
@@ -109,7 +109,7 @@ func (d *database) exec(ctx context.Context, statement string) error {
 // freeze stops the server's process where it is, for a while. Connections stay open, and the kernel accepts new ones.
 func (d *database) freeze(ctx context.Context, during time.Duration) {
 	d.server.Signal(syscall.SIGSTOP)
-	_ = wait.For(ctx, during)
+	_ = loop.Wait(ctx, during)
 	d.server.Signal(syscall.SIGCONT)
 }
 
@@ -118,7 +118,7 @@ func (d *database) readOnly(ctx context.Context, during time.Duration) error {
 	if err := d.exec(ctx, readOnlySQL); err != nil {
 		return err
 	}
-	_ = wait.For(ctx, during)
+	_ = loop.Wait(ctx, during)
 	return d.exec(context.WithoutCancel(ctx), readWriteSQL)
 }
 
@@ -152,7 +152,7 @@ func (d *database) lock(ctx context.Context, table string, during time.Duration)
 	if _, err := conn.ExecContext(ctx, strings.ReplaceAll(lockSQL, "{table}", table)); err != nil {
 		return fmt.Errorf("lock %s: %w", table, err)
 	}
-	_ = wait.For(ctx, during)
+	_ = loop.Wait(ctx, during)
 	_, err = conn.ExecContext(context.WithoutCancel(ctx), unlockSQL)
 	return err
 }

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // idle is a holder that does nothing: only the keys cost.
@@ -69,7 +69,7 @@ func loadOnEtcd(t *testing.T, n, tables int) {
 	f.seconds("start", time.Since(begin))
 	base = f.spent(t, "start", base, endpoints(etcd)[0])
 
-	_ = wait.For(t.Context(), leaseOnEtcd())
+	_ = loop.Wait(t.Context(), leaseOnEtcd())
 	base = f.spent(t, "idle_ttl", base, endpoints(etcd)[0])
 
 	before, seen := h.snapshot()

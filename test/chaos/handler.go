@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -139,12 +139,12 @@ func (w Work) do(ctx context.Context, attempts int) error {
 	case doHang:
 		select {} // its slot is lost for good, as that of a broken handler is
 	case doLate:
-		return wait.For(context.WithoutCancel(ctx), deliveryTimeout+500*time.Millisecond)
+		return loop.Wait(context.WithoutCancel(ctx), deliveryTimeout+500*time.Millisecond)
 	case doExit:
 		fmt.Fprintln(os.Stderr, "exit, as the payload asks")
 		os.Exit(3)
 	}
-	if err := wait.For(ctx, time.Duration(w.Millis)*time.Millisecond); err != nil {
+	if err := loop.Wait(ctx, time.Duration(w.Millis)*time.Millisecond); err != nil {
 		return err
 	}
 	if attempts < w.Fail {

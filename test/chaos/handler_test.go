@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // odd is a delivery that goes wrong and the fate that its task must have.
@@ -134,7 +134,7 @@ func (s *scenario) awaitBuried(ctx context.Context, poison []draft) error {
 				}
 				break
 			}
-			if err := wait.For(ctx, 100*time.Millisecond); err != nil {
+			if err := loop.Wait(ctx, 100*time.Millisecond); err != nil {
 				return err
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin/assign"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // keysOf is where the keys of the harness's group are.
@@ -138,7 +138,7 @@ func (h *history) run(ctx context.Context) {
 
 // mark makes marks until ctx ends. Those that fail are left out: they would only have made the others' spans shorter.
 func (h *history) mark(ctx context.Context) {
-	for wait.For(ctx, markEvery) == nil {
+	for loop.Wait(ctx, markEvery) == nil {
 		from := time.Now()
 		resp, err := h.client.Put(ctx, "/mark", "")
 		if err != nil {
@@ -358,7 +358,7 @@ func (h *history) measure(t *testing.T, what string, n int, cause func(), rest t
 	begin := time.Now()
 	cause()
 	h.balance(t, n)
-	_ = wait.For(t.Context(), rest)
+	_ = loop.Wait(t.Context(), rest)
 	r := h.since(begin, before, seen)
 	r.What = what
 	return r

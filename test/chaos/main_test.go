@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // TestMain checks for goroutines that are left, but for one that a toxiproxy link
@@ -152,7 +152,7 @@ func (s *scenario) all() (all []delivery) {
 }
 
 // pause lets the cluster go on for a while: the load, or an outage, is the event.
-func (s *scenario) pause(d time.Duration) { _ = wait.For(s.t.Context(), d) }
+func (s *scenario) pause(d time.Duration) { _ = loop.Wait(s.t.Context(), d) }
 
 // playUnder plays steps under a load, one after the other, with a rest before the first and after each.
 func (s *scenario) playUnder(load Load, before, after time.Duration, steps ...Step) {

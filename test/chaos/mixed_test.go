@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
@@ -55,7 +55,7 @@ func (s *scenario) cancelLoaded(ctx context.Context, n int) {
 		drafts[i] = s.log.newTask("strict", due, Work{Millis: 50})
 	}
 	s.addAll(ctx, drafts)
-	_ = wait.Until(ctx, due)
+	_ = loop.WaitUntil(ctx, due)
 	var g errgroup.Group
 	g.SetLimit(4)
 	for _, d := range drafts {
@@ -72,7 +72,7 @@ func (s *scenario) purge(ctx context.Context, removed *int) error {
 	}
 	defer func() { _ = tables.Close() }()
 	p := upkeep.NewPurger(upkeep.PurgeConfig{Store: tables, Policies: shortlyKept, Dead: true})
-	for wait.For(ctx, time.Second) == nil {
+	for loop.Wait(ctx, time.Second) == nil {
 		if _, err := s.note(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // OrderLoad says what the services of the business servers do.
@@ -137,7 +137,7 @@ func drawStages(r *rand.Rand) []stage {
 func (p *seller) sell(ctx context.Context, b *shop, kind string, stages []stage) {
 	o := p.site.log.openOrder(b.number, kind)
 	for _, s := range stages {
-		_ = wait.For(ctx, s.after)
+		_ = loop.Wait(ctx, s.after)
 		var at sync.WaitGroup
 		for _, t := range s.txns {
 			at.Go(func() { p.transact(ctx, b, o, t) })
@@ -173,7 +173,7 @@ func (p *seller) inTx(ctx context.Context, b *shop, o *order, t txn, ops []*op) 
 		_ = tx.Rollback()
 		return refusedWord, time.Now()
 	}
-	_ = wait.For(ctx, t.held)
+	_ = loop.Wait(ctx, t.held)
 	now := time.Now()
 	if t.back {
 		_ = tx.Rollback()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // How long the checker waits for a server that was killed shortly before, and how often it asks.
@@ -30,7 +30,7 @@ func patientFor[T any](within time.Duration, read func(context.Context) (T, erro
 			if time.Now().After(until) {
 				return found, fmt.Errorf("asked for %s: %w", within, err)
 			}
-			_ = wait.For(ctx, evidencePause) // the next attempt sees the end of ctx
+			_ = loop.Wait(ctx, evidencePause) // the next attempt sees the end of ctx
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // leaveWithin bounds a process's orderly end.
@@ -21,7 +21,7 @@ func (s *Site) Play(ctx context.Context, steps []Step) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, step := range steps {
 		g.Go(func() error {
-			if wait.Until(ctx, begin.Add(step.At)) != nil {
+			if loop.WaitUntil(ctx, begin.Add(step.At)) != nil {
 				return nil
 			}
 			return s.Do(ctx, step)
@@ -92,7 +92,7 @@ func (s *Site) harmProcess(ctx context.Context, step Step) error {
 		if s.opts.Runs {
 			return s.freezeAtClaim(ctx, at, step.Length)
 		}
-		at.freezeUntil(func() { _ = wait.For(ctx, step.Length) })
+		at.freezeUntil(func() { _ = loop.Wait(ctx, step.Length) })
 		return nil
 	case KillNode:
 		at.kill()
@@ -103,7 +103,7 @@ func (s *Site) harmProcess(ctx context.Context, step Step) error {
 			at.kill() // a server that is away holds it up
 		}
 	}
-	_ = wait.For(ctx, step.Length)
+	_ = loop.Wait(ctx, step.Length)
 	return s.revive(context.WithoutCancel(ctx), at)
 }
 
@@ -161,7 +161,7 @@ func restart[M machine](ctx context.Context, down time.Duration, all ...M) error
 			if err := m.Kill(); err != nil {
 				return err
 			}
-			_ = wait.For(ctx, down)
+			_ = loop.Wait(ctx, down)
 			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), restartWithin)
 			defer cancel()
 			return m.Restart(within)
@@ -186,7 +186,7 @@ func onLinks(ctx context.Context, length time.Duration, all []*link, harm func(*
 			if err := l.begin(harm); err != nil {
 				return err
 			}
-			_ = wait.For(ctx, length)
+			_ = loop.Wait(ctx, length)
 			return l.end()
 		})
 	}
@@ -200,7 +200,7 @@ func (s *Site) moveServer(ctx context.Context, step Step) error {
 	if err := d.exec(ctx, readOnlySQL); err != nil {
 		return err
 	}
-	_ = wait.For(ctx, step.Length)
+	_ = loop.Wait(ctx, step.Length)
 	if err := d.replace(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (s *Site) sweepLow(ctx context.Context, length time.Duration) error {
 	if err := s.sit(s.sweeper); err != nil {
 		return err
 	}
-	_ = wait.For(ctx, length)
+	_ = loop.Wait(ctx, length)
 	s.killSweeper()
 	s.sweeper.role.Grace = grace
 	if !s.opts.Sweeper {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // Load says what the producer adds.
@@ -183,7 +183,7 @@ func (p *producer) alter(ctx context.Context, e *entry) {
 	if p.rng.IntN(2) == 0 {
 		after := time.Duration(p.rng.Int64N(int64(120*time.Millisecond))) - 20*time.Millisecond
 		if left := time.Until(e.Due) + after; left < 2*time.Second {
-			_ = wait.For(ctx, left)
+			_ = loop.Wait(ctx, left)
 		}
 	}
 	kind := []string{opCancel, opReschedule}[p.rng.IntN(2)]

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // receiver takes HTTP callbacks in the harness's own process, which no fault
@@ -106,7 +106,7 @@ func spoil(to http.ResponseWriter, req *http.Request, drip bool) {
 		return
 	}
 	for _, b := range []byte("HTTP/1.1 200 " + strings.Repeat("O", 20)) {
-		if _, err := conn.Write([]byte{b}); err != nil || wait.For(req.Context(), time.Second/2) != nil {
+		if _, err := conn.Write([]byte{b}); err != nil || loop.Wait(req.Context(), time.Second/2) != nil {
 			return
 		}
 	}

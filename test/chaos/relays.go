@@ -14,8 +14,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
-	"github.com/tocsinhq/tocsin/internal/seam"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/relay"
 )
@@ -49,20 +49,20 @@ func (r role) relayConfig(outboxes []outbox.Config) relay.Config {
 
 // relayUnlocked relays all outboxes until ctx ends, whoever has their locks.
 func (r role) relayUnlocked(ctx context.Context) error {
-	client, err := tocsin.Open(ctx, r.Tables)
+	tasks, err := tocsin.Open(ctx, r.Tables)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }()
+	defer func() { _ = tasks.Close() }()
 	var all sync.WaitGroup
 	for _, from := range r.Outboxes {
 		cfg := r.relayConfig([]outbox.Config{from})
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if err := relay.Turn(ctx, cfg, seam.MoverOf(client)); err != nil && ctx.Err() == nil {
+				if err := relay.Turn(ctx, cfg, client.MoverOf(tasks)); err != nil && ctx.Err() == nil {
 					fmt.Fprintf(os.Stderr, "%s: %v\n", from.Name, err)
 				}
-				_ = wait.For(ctx, 100*time.Millisecond) // the loop ends with ctx
+				_ = loop.Wait(ctx, 100*time.Millisecond) // the loop ends with ctx
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func (s *Site) active(ctx context.Context, shop int) *seat {
 		if len(took) > 0 {
 			return took[slices.MaxFunc(slices.Collect(maps.Keys(took)), time.Time.Compare)]
 		}
-		_ = wait.For(ctx, 50*time.Millisecond) // the loop ends with ctx
+		_ = loop.Wait(ctx, 50*time.Millisecond) // the loop ends with ctx
 	}
 	return nil
 }
@@ -135,10 +135,10 @@ func (s *Site) harmActive(ctx context.Context, step Step) error {
 // relayMoves returns when another relay than the one in the seat is active, but not before the step's time. On a busy machine that takes
 // longer.
 func (s *Site) relayMoves(ctx context.Context, step Step, from *seat) {
-	_ = wait.For(ctx, step.Length)
+	_ = loop.Wait(ctx, step.Length)
 	bounded, cancel := context.WithTimeout(ctx, activeWithin)
 	defer cancel()
-	for s.active(bounded, step.Shop) == from && wait.For(bounded, 50*time.Millisecond) == nil {
+	for s.active(bounded, step.Shop) == from && loop.Wait(bounded, 50*time.Millisecond) == nil {
 	}
 }
 
@@ -147,7 +147,7 @@ func (s *Site) relayTwice(ctx context.Context, length time.Duration) error {
 	if err := s.sit(s.spare); err != nil {
 		return err
 	}
-	_ = wait.For(ctx, length)
+	_ = loop.Wait(ctx, length)
 	s.spare.kill()
 	return nil
 }

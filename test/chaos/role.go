@@ -16,7 +16,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -164,7 +164,7 @@ func (r role) sweep(ctx context.Context, s *node.Sweeper) error {
 		if result.Overdue+result.Recovered+result.Buried > 0 {
 			fmt.Fprintf(os.Stderr, "%s swept: %s\n", time.Now().Format(clockForm), result)
 		}
-		_ = wait.For(ctx, r.Pause)
+		_ = loop.Wait(ctx, r.Pause)
 	}
 	return nil
 }

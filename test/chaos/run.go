@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // Config says what Run plays.
@@ -60,7 +60,7 @@ func (s *Site) run(ctx context.Context, cfg Config, steps []Step) (*Report, erro
 	}
 	broke := s.loaded(ctx, cfg, func(ctx context.Context) error {
 		play := func(ctx context.Context) error {
-			return errors.Join(s.Play(ctx, steps), wait.For(ctx, cfg.Length-lengthOf(steps)))
+			return errors.Join(s.Play(ctx, steps), loop.Wait(ctx, cfg.Length-lengthOf(steps)))
 		}
 		if cfg.Runs { // triggers see the final states of runs
 			return play(ctx)
@@ -101,7 +101,7 @@ func lengthOf(steps []Step) (end time.Duration) {
 // glance notes final states now and then, so that the check sees whether one
 // changed. A server that is away is looked at the next time.
 func (s *Site) glance(ctx context.Context, out io.Writer) {
-	for wait.For(ctx, glanceEvery) == nil {
+	for loop.Wait(ctx, glanceEvery) == nil {
 		if n, err := s.note(ctx); err == nil {
 			say(out, "%d tasks, %d final", n, len(s.log.finals))
 		}
@@ -207,7 +207,7 @@ func untilNone(ctx context.Context, count func(context.Context) (int, error), wi
 		if least < 0 || n < least {
 			least, since = n, time.Now()
 		}
-		if err := wait.For(ctx, 100*time.Millisecond); err != nil {
+		if err := loop.Wait(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

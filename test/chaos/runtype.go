@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
@@ -38,7 +38,7 @@ func (r role) purge(ctx context.Context) (err error) {
 		Store:    tables,
 		Policies: func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, r.Tables) },
 	})
-	for wait.For(ctx, r.Pause) == nil {
+	for loop.Wait(ctx, r.Pause) == nil {
 		if _, err := p.Purge(ctx); err != nil && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "purge: %v\n", err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -275,7 +275,7 @@ func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
 		if err == nil && s.balanced(found, nodes) {
 			return nil
 		}
-		_ = wait.For(ctx, 20*time.Millisecond+time.Duration(s.opts.Layout.Total())*50*time.Microsecond) // to read many keys takes long
+		_ = loop.Wait(ctx, 20*time.Millisecond+time.Duration(s.opts.Layout.Total())*50*time.Microsecond) // to read many keys takes long
 	}
 	return fmt.Errorf("%d nodes do not own all tables evenly: %w", nodes, context.Cause(ctx))
 }
@@ -284,7 +284,7 @@ func (s *Site) AwaitBalance(ctx context.Context, nodes int) error {
 func (s *Site) awaitNodes(ctx context.Context, nodes int) error {
 	query := strings.ReplaceAll(countNodes, "{database}", s.opts.Layout.Database(0))
 	for found := 0; found < nodes; {
-		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
+		if err := loop.Wait(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("%d of %d nodes are there: %w", found, nodes, err)
 		}
 		if err := s.databases[0].direct.QueryRowContext(ctx, query).Scan(&found); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2/toxics"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // How a freeze is aimed at the moment at which a run is admitted.
@@ -90,7 +90,7 @@ func (s *Site) freezeAtClaim(ctx context.Context, at *seat, during time.Duration
 	if p == nil {
 		return nil
 	}
-	a := &aim{freeze: func() { p.Signal(syscall.SIGSTOP); _ = wait.For(ctx, stopping) }, frozen: make(chan struct{})}
+	a := &aim{freeze: func() { p.Signal(syscall.SIGSTOP); _ = loop.Wait(ctx, stopping) }, frozen: make(chan struct{})}
 	defer p.Signal(syscall.SIGCONT)
 	for _, l := range at.servers {
 		if err := l.watch(a); err != nil {
@@ -110,7 +110,7 @@ func (s *Site) freezeAtClaim(ctx context.Context, at *seat, during time.Duration
 			return err
 		}
 	}
-	_ = wait.For(ctx, during)
+	_ = loop.Wait(ctx, during)
 	return nil
 }
 

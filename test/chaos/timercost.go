@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // kindle is how long schedules and direct tasks go on before their cost is measured.
@@ -31,7 +31,7 @@ func (s *Site) makeSchedules(ctx context.Context, cfg Config) (err error) {
 	}
 	if cfg.Timers.Measure > 0 {
 		say(cfg.Out, "measure with schedules")
-		if err := wait.For(ctx, kindle); err != nil {
+		if err := loop.Wait(ctx, kindle); err != nil {
 			return err
 		}
 		if err := s.measure(ctx, "with schedules", cfg.Timers.Measure, true); err != nil {
@@ -50,7 +50,7 @@ func (s *Site) measureBefore(ctx context.Context, cfg Config) error {
 	}
 	load := Load{Rate: cfg.Timers.rate(), Near: time.Second, Types: []string{"plain", "plain", "strict", "hook"}, Work: 9}
 	err := s.Under(ctx, cfg.Seed, load, func(ctx context.Context) error {
-		if err := wait.For(ctx, load.withDefaults().Far); err != nil {
+		if err := loop.Wait(ctx, load.withDefaults().Far); err != nil {
 			return err
 		}
 		return s.measure(ctx, "same tasks, no schedules", cfg.Timers.Measure, false)
@@ -118,7 +118,7 @@ func (s *Site) measure(ctx context.Context, name string, during time.Duration, g
 	if err != nil {
 		return err
 	}
-	if err := wait.For(ctx, during); err != nil {
+	if err := loop.Wait(ctx, during); err != nil {
 		return err
 	}
 	if generates {
@@ -196,7 +196,7 @@ func (s *Site) awaitPasses(ctx context.Context, before []float64) error {
 	defer cancel()
 	for i, at := range s.seats {
 		for at.counters()[passesTold] < before[i]+float64(len(s.databases)) {
-			if err := wait.For(ctx, time.Second); err != nil {
+			if err := loop.Wait(ctx, time.Second); err != nil {
 				return fmt.Errorf("node %s ended no pass over each server within %s: %w", at.name, passWithin, err)
 			}
 		}

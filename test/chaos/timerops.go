@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -19,7 +19,7 @@ func (k *keeper) eachKind(ctx context.Context) {
 	defer cancel()
 	of := func(nth int) int { return 4 * nth % len(k.timers) }
 	k.turn(ctx, k.timers[of(0)], false)
-	_ = wait.For(ctx, 4*time.Second) // until some fire times have passed, which a backfill may make
+	_ = loop.Wait(ctx, 4*time.Second) // until some fire times have passed, which a backfill may make
 	edited := k.timers[of(1)].want()
 	edited.Mark++
 	k.edit(ctx, of(1), edited)
@@ -82,7 +82,7 @@ func (k *keeper) again(ctx context.Context, number int, b beat) {
 			by.Word = unknownWord
 			made, err = k.schedules.Get(ctx, t.Name)
 		}
-		if t.ID = made.ID; err == nil || wait.For(ctx, evidencePause) != nil {
+		if t.ID = made.ID; err == nil || loop.Wait(ctx, evidencePause) != nil {
 			break
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // closedAfter is how long a database that turned wrong may still be written to, over
@@ -38,7 +38,7 @@ func (s *Site) wrongDatabase(ctx context.Context, step Step) error {
 func (s *Site) watchClosed(ctx context.Context, step Step) error {
 	d, name := s.databases[step.Server], s.opts.Layout.Database(step.Database)
 	begin := time.Now()
-	if wait.For(ctx, closedAfter) != nil {
+	if loop.Wait(ctx, closedAfter) != nil {
 		return nil
 	}
 	from := time.Now()
@@ -46,7 +46,7 @@ func (s *Site) watchClosed(ctx context.Context, step Step) error {
 	if err != nil {
 		return err
 	}
-	if wait.Until(ctx, begin.Add(step.Length)) != nil {
+	if loop.WaitUntil(ctx, begin.Add(step.Length)) != nil {
 		return nil
 	}
 	after, err := d.sums(ctx, name)

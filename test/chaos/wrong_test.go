@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // TestWrongDatabaseAndFrozenServer plays the faults that take a database or a server away without a word.
@@ -35,7 +35,7 @@ func TestAWriteToAWrongDatabaseIsSeen(t *testing.T) {
 	defer ended()
 	var g errgroup.Group
 	g.Go(func() error { defer ended(); return s.Do(t.Context(), step) })
-	for wait.For(ctx, 100*time.Millisecond) == nil { // some of them between the check's two looks
+	for loop.Wait(ctx, 100*time.Millisecond) == nil { // some of them between the check's two looks
 		s.databases[0].mustExec(t, "UPDATE "+table+" SET version = version + 1")
 	}
 	if err := g.Wait(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/test/peers/contest"
@@ -146,7 +146,7 @@ func (p *tocsinPeer) Pause(ctx context.Context) error {
 
 // Warm waits until the node no longer claims what is overdue.
 func (p *tocsinPeer) Warm(ctx context.Context) error {
-	return wait.Until(ctx, p.started.Add(claimsFor))
+	return loop.WaitUntil(ctx, p.started.Add(claimsFor))
 }
 
 // Quiet reports whether the node has stored every outcome that it knows of.

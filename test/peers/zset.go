@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/devcluster"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/test/peers/contest"
 )
 
@@ -69,7 +69,7 @@ func until(ctx context.Context, do func(context.Context) (time.Duration, error))
 		if err != nil {
 			return err
 		}
-		_ = wait.For(ctx, idle)
+		_ = loop.Wait(ctx, idle)
 	}
 	return nil
 }

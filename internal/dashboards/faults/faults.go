@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // fault is one way to break the place.
@@ -99,7 +99,7 @@ func fullDisk(is bool) func(context.Context, *place) error {
 		if is {
 			return p.disk.Fill()
 		}
-		return errors.Join(p.disk.Free(), wait.For(ctx, time.Minute))
+		return errors.Join(p.disk.Free(), loop.Wait(ctx, time.Minute))
 	}
 }
 

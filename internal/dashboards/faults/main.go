@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/dashboards"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 type options struct {
@@ -64,7 +64,7 @@ func run(ctx context.Context, o options) error {
 	defer end()
 	fmt.Printf("Every `for` and every window of the rules is divided by %d (windows are at least %s), Prometheus looks every %s; thresholds are as they are. Each fault lasts %s.\n\n", o.factor, shortest, scrapes, o.last)
 	fmt.Printf("| fault | alert | pending after | fires after | with the rules as they are | people are told | panels | command | took | it says |\n|---|---|---|---|---|---|---|---|---|---|\n")
-	if err := wait.For(ctx, 20*time.Second); err != nil {
+	if err := loop.Wait(ctx, 20*time.Second); err != nil {
 		return err
 	}
 	for _, f := range faults {
@@ -111,7 +111,7 @@ func (p *place) play(ctx context.Context, f fault, panels map[string][]string) e
 	}
 	found, said := map[string]seen{}, answer{}
 	for time.Since(began) < p.opts.last {
-		if err := wait.For(ctx, 500*time.Millisecond); err != nil {
+		if err := loop.Wait(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 		now, err := p.alerts(ctx)
@@ -137,7 +137,7 @@ func (p *place) play(ctx context.Context, f fault, panels map[string][]string) e
 	if err := f.end(ctx, p); err != nil {
 		return err
 	}
-	return wait.For(ctx, p.opts.calm)
+	return loop.Wait(ctx, p.opts.calm)
 }
 
 // note adds what is new.

@@ -25,7 +25,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/dashboards"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 const (
@@ -160,11 +160,11 @@ func (p *place) receive(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == notifyPath:
 		p.notify(r)
 	case r.URL.Path == "/bulk.send":
-		_ = wait.For(r.Context(), 100*time.Millisecond)
+		_ = loop.Wait(r.Context(), 100*time.Millisecond)
 	case r.URL.Path == "/report.run", r.URL.Path == "/order.close" && way == 1:
 		w.WriteHeader(http.StatusInternalServerError)
 	case r.URL.Path == "/order.close" && way == 2:
-		_ = wait.For(r.Context(), 20*time.Second)
+		_ = loop.Wait(r.Context(), 20*time.Second)
 	case r.URL.Path == "/order.close" && way == 3:
 		w.WriteHeader(http.StatusUnauthorized)
 	}
@@ -225,7 +225,7 @@ func (p *place) watch(ctx context.Context) (err error) {
 // add adds tasks of these biz types, which are due some seconds later, until ctx ends. A fault may refuse them.
 func (p *place) add(ctx context.Context) {
 	const ahead = 3 * time.Second
-	for id := uint64(1); wait.For(ctx, every) == nil; id++ {
+	for id := uint64(1); loop.Wait(ctx, every) == nil; id++ {
 		for _, name := range []string{"coupon.ok", "order.close", "sms.secret", "mail.send"} {
 			within, cancel := context.WithTimeout(ctx, time.Second)
 			added, err := p.client.Add(within, tocsin.Define[string](name).New(id, "", tocsin.In(ahead)))

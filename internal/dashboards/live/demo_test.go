@@ -20,7 +20,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/dashboards"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // demo is a running one.
@@ -114,7 +114,7 @@ func (d *demo) await(ctx context.Context, query string) error {
 		if err == nil && len(found) > 0 && found[0] == 1 {
 			return nil
 		}
-		if stopped := wait.For(ctx, 200*time.Millisecond); stopped != nil {
+		if stopped := loop.Wait(ctx, 200*time.Millisecond); stopped != nil {
 			return errors.Join(fmt.Errorf("%s: %w", query, stopped), err)
 		}
 	}

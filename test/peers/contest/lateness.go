@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // Lateness is delivery start minus due time, in milliseconds.
@@ -40,7 +40,7 @@ func (t *turn) lateness(ctx context.Context, rate float64) (Lateness, error) {
 	if err := t.start(ctx); err != nil {
 		return Lateness{}, err
 	}
-	if err := wait.For(ctx, settleIn); err != nil {
+	if err := loop.Wait(ctx, settleIn); err != nil {
 		return Lateness{}, err
 	}
 	a.begin = time.Now()

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin/internal/wait"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 const (
@@ -100,7 +100,7 @@ func (t *turn) insert(ctx context.Context) error {
 	}
 	t.Insert = perSecond(t.opts.Tasks, time.Since(begin))
 	t.next += t.opts.Tasks
-	return wait.For(ctx, rest)
+	return loop.Wait(ctx, rest)
 }
 
 // drain measures how fast a backlog goes, from the first delivery until the last
@@ -111,7 +111,7 @@ func (t *turn) drain(ctx context.Context) error {
 	if err := t.insertAll(ctx, n, time.Now()); err != nil {
 		return err
 	}
-	if err := wait.For(ctx, rest); err != nil {
+	if err := loop.Wait(ctx, rest); err != nil {
 		return err
 	}
 	if seen, _ := l.count(); seen > 0 {

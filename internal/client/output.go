@@ -1,7 +1,4 @@
-// Package output carries what a handler gives as the output of its delivery from package tocsin, which handlers call, to
-// the dispatcher, which has it stored with the run. It is the authority for what an output may be: valid UTF-8 of at most
-// 1,024 characters.
-package output
+package client
 
 import (
 	"strings"
@@ -9,16 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// Max is the most characters of an output.
-const Max = 1024
+// MaxOutput is the most characters of an output, which is valid UTF-8.
+const MaxOutput = 1024
 
-// key is the type of Key.
-type key struct{}
+// outputKey is the type of OutputKey.
+type outputKey struct{}
 
-// Key is the key of a delivery's *Outputs among the values of its context.
-var Key any = key{}
+// OutputKey is the key of a delivery's *Outputs among the values of its context.
+var OutputKey any = outputKey{}
 
-// Outputs are those of one delivery. The zero value is empty and ready. It is safe for concurrent use.
+// Outputs are those of one delivery: what a handler passes to tocsin.Output and tocsin.OutputOf, and the dispatcher has stored with the
+// run. The zero value is empty and ready. It is safe for concurrent use.
 type Outputs struct {
 	mu  sync.Mutex
 	all string            // of the tasks that have none of their own
@@ -27,7 +25,7 @@ type Outputs struct {
 
 // Set replaces the outputs of all tasks.
 func (o *Outputs) Set(text string) {
-	text = Cut(text)
+	text = CutOutput(text)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.all, o.own = text, nil
@@ -35,7 +33,7 @@ func (o *Outputs) Set(text string) {
 
 // SetOf replaces the output of one task.
 func (o *Outputs) SetOf(jobID uint64, text string) {
-	text = Cut(text)
+	text = CutOutput(text)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.own == nil {
@@ -54,15 +52,15 @@ func (o *Outputs) Of(jobID uint64) string {
 	return o.all
 }
 
-// Cut returns the first Max characters of a text, with U+FFFD in place of bytes that are no UTF-8. What it returns keeps
+// CutOutput returns the first MaxOutput characters of a text, with U+FFFD in place of bytes that are no UTF-8. What it returns keeps
 // no longer text in memory.
-func Cut(text string) string {
-	if len(text) <= Max && utf8.ValidString(text) {
+func CutOutput(text string) string {
+	if len(text) <= MaxOutput && utf8.ValidString(text) {
 		return text
 	}
 	end, runes := len(text), 0
 	for i := range text {
-		if runes == Max {
+		if runes == MaxOutput {
 			end = i
 			break
 		}

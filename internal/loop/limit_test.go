@@ -1,4 +1,4 @@
-package loglimit
+package loop
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func lines(w io.Writer) *slog.Logger {
 func TestACauseIsToldAtOnceThenOnceAMinuteWithWhatWasLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		var limit Limit
+		var limit LogLimit
 		log := lines(&out)
 		fail := func(n int) {
 			for range n {
@@ -55,7 +55,7 @@ level=WARN msg="server does not answer" suppressed=1 server=db1
 
 func TestCausesBeyondTheBoundShareALineUntilOthersHaveEnded(t *testing.T) {
 	start := time.Unix(0, 0)
-	var limit Limit
+	var limit LogLimit
 	said := func(at time.Time, from, to int) (n int) {
 		for i := from; i < to; i++ {
 			if _, ok := limit.take(fmt.Sprint(i), at); ok {
@@ -79,7 +79,7 @@ func TestCausesBeyondTheBoundShareALineUntilOthersHaveEnded(t *testing.T) {
 // and all lines left out are counted.
 func TestNoLineTooManyAndNoneUncounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var limit Limit
+		var limit LogLimit
 		now := time.Unix(0, 0)
 		last := make(map[string]time.Time)
 		asked, told := make(map[string]int), make(map[string]int)
@@ -105,7 +105,7 @@ func TestNoLineTooManyAndNoneUncounted(t *testing.T) {
 
 func TestManyAtOnceWriteOneLine(t *testing.T) {
 	var out bytes.Buffer
-	var limit Limit
+	var limit LogLimit
 	log := lines(&out)
 	var all sync.WaitGroup
 	for range 50 {
@@ -114,5 +114,41 @@ func TestManyAtOnceWriteOneLine(t *testing.T) {
 	all.Wait()
 	if n := strings.Count(out.String(), "\n"); n != 1 {
 		t.Errorf("%d lines", n)
+	}
+}
+
+func TestWithoutALoggerWarningsAndErrorsGoToTheDefault(t *testing.T) {
+	var out bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(lines(&out))
+	log := Logger(nil)
+	for _, log := range []*slog.Logger{log, log.With("server", "db1"), log.WithGroup("tocsin")} {
+		log.Debug("polled")
+		log.Info("took tables")
+		log.Warn("server hangs", "waiting", "1s")
+		log.Error("table can't be peeked")
+	}
+	want := `level=WARN msg="server hangs" waiting=1s
+level=ERROR msg="table can't be peeked"
+level=WARN msg="server hangs" server=db1 waiting=1s
+level=ERROR msg="table can't be peeked" server=db1
+level=WARN msg="server hangs" tocsin.waiting=1s
+level=ERROR msg="table can't be peeked"
+`
+	if got := out.String(); got != want {
+		t.Errorf("wrote\n%swant\n%s", got, want)
+	}
+	if own := lines(&out); Logger(own) != own {
+		t.Error("a logger is replaced")
+	}
+}
+
+func TestALineThatIsLeftOutIsNotEnabled(t *testing.T) {
+	var out bytes.Buffer
+	var limit LogLimit
+	log := lines(&out)
+	if !limit.Of(log, "server").Enabled(t.Context(), slog.LevelWarn) || limit.Of(log, "server").Enabled(t.Context(), slog.LevelError) {
+		t.Error("want the first line enabled, and not the second")
 	}
 }

@@ -1,5 +1,6 @@
-// Package jobid is the authority for the bits of a job_id, and makes ids. It is pure. Schedules have ids of the same form.
-package jobid
+// Package ids is the authority for the bits of a job_id, and makes ids; and for the dedup_keys of runs, the tasks that schedules
+// make. It is pure. Schedules have ids of the same form.
+package ids
 
 import (
 	"math/rand/v2"
@@ -20,8 +21,8 @@ const (
 // Epoch is the time that the milliseconds count from.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Of puts an id together.
-func Of(milli int64, table, seq int) uint64 {
+// JobID puts an id together.
+func JobID(milli int64, table, seq int) uint64 {
 	return uint64(milli)<<(SeqBits+TableBits) | uint64(table&tableMask)<<SeqBits | uint64(seq&seqMask)
 }
 
@@ -45,7 +46,7 @@ func (m *Maker) Next(now time.Time, table int) uint64 {
 		last := m.last.Load()
 		tick := max(start, last+1)
 		if m.last.CompareAndSwap(last, tick) {
-			return Of(tick>>SeqBits, table, int(tick&seqMask))
+			return JobID(tick>>SeqBits, table, int(tick&seqMask))
 		}
 	}
 }

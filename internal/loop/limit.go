@@ -1,11 +1,4 @@
-// Package loglimit keeps a lasting fault from flooding the log. The first line of a cause is written at once, then at
-// most one a minute, which counts the lines left out since ("suppressed": 41).
-//
-// A loop reports every failure, not only the first in a row. So a fault that lasts is logged again each minute, and no
-// caller has to remember what it has already logged.
-//
-// rate.Sometimes and samplers limit one place in the code. None counts what it leaves out, nor forgets causes that ended.
-package loglimit
+package loop
 
 import (
 	"context"
@@ -23,8 +16,8 @@ const (
 	others = ""
 )
 
-// Limit remembers the recent lines. The zero value is ready to use; all methods may be called concurrently.
-type Limit struct {
+// LogLimit remembers the recent lines. The zero value is ready to use; all methods may be called concurrently.
+type LogLimit struct {
 	mu    sync.Mutex
 	known map[string]*cause
 }
@@ -44,7 +37,7 @@ var silent = slog.New(slog.DiscardHandler)
 //
 // The cause names the faulty thing, and never contains a table, a row or an error's text: one sick server has one cause
 // in each loop.
-func (l *Limit) Of(log *slog.Logger, what string) *slog.Logger {
+func (l *LogLimit) Of(log *slog.Logger, what string) *slog.Logger {
 	suppressed, ok := l.take(what, time.Now())
 	switch {
 	case !ok:
@@ -55,8 +48,8 @@ func (l *Limit) Of(log *slog.Logger, what string) *slog.Logger {
 	return log
 }
 
-// Or returns log, or for nil a logger that passes warnings and errors to slog.Default(), so that no fault is silent.
-func Or(log *slog.Logger) *slog.Logger {
+// Logger returns log, or for nil a logger that passes warnings and errors to slog.Default(), so that no fault is silent.
+func Logger(log *slog.Logger) *slog.Logger {
 	if log != nil {
 		return log
 	}
@@ -88,7 +81,7 @@ func (h atLeast) WithGroup(name string) slog.Handler {
 }
 
 // take reports whether a line may be written at now, and how many were left out before it.
-func (l *Limit) take(what string, now time.Time) (suppressed int, ok bool) {
+func (l *LogLimit) take(what string, now time.Time) (suppressed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.cause(what, now)
@@ -102,7 +95,7 @@ func (l *Limit) take(what string, now time.Time) (suppressed int, ok bool) {
 }
 
 // cause returns the state of a cause, or that of all others if there is no room for one more.
-func (l *Limit) cause(what string, now time.Time) *cause {
+func (l *LogLimit) cause(what string, now time.Time) *cause {
 	if c, ok := l.known[what]; ok {
 		return c
 	}
@@ -124,7 +117,7 @@ func (l *Limit) cause(what string, now time.Time) *cause {
 }
 
 // forget drops causes whose minute is over. The number of lines they left out is lost with them, as they have ended.
-func (l *Limit) forget(now time.Time) {
+func (l *LogLimit) forget(now time.Time) {
 	for what, c := range l.known {
 		if now.Sub(c.written) >= interval {
 			delete(l.known, what)

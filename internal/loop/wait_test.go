@@ -1,4 +1,4 @@
-package wait
+package loop
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestFor(t *testing.T) {
+func TestAWaitLastsNoLongerThanItsContext(t *testing.T) {
 	for name, c := range map[string]struct {
 		d, end time.Duration // the wait, and the end of its context
 		took   time.Duration
@@ -23,7 +23,7 @@ func TestFor(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), c.end)
 				defer cancel()
 				began := time.Now()
-				if err := For(ctx, c.d); !errors.Is(err, c.want) || time.Since(began) != c.took {
+				if err := Wait(ctx, c.d); !errors.Is(err, c.want) || time.Since(began) != c.took {
 					t.Errorf("%v after %s, want %v after %s", err, time.Since(began), c.want, c.took)
 				}
 			})
@@ -31,10 +31,10 @@ func TestFor(t *testing.T) {
 	}
 }
 
-func TestUntil(t *testing.T) {
+func TestAWaitUntilATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now().Add(time.Minute)
-		if err := Until(t.Context(), at); err != nil || !time.Now().Equal(at) {
+		if err := WaitUntil(t.Context(), at); err != nil || !time.Now().Equal(at) {
 			t.Errorf("%v, %s after it", err, time.Since(at))
 		}
 	})

@@ -1,4 +1,4 @@
-package output
+package client
 
 import (
 	"strings"
@@ -13,15 +13,15 @@ func TestCutKeepsWholeCharacters(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":                          {"", ""},
-		"just fits":                      {strings.Repeat("é", Max), strings.Repeat("é", Max)},
-		"the 1,024th has four bytes":     {strings.Repeat("a", Max-1) + "😀😀", strings.Repeat("a", Max-1) + "😀"},
-		"all have four bytes":            {strings.Repeat("😀", Max+1), strings.Repeat("😀", Max)},
+		"just fits":                      {strings.Repeat("é", MaxOutput), strings.Repeat("é", MaxOutput)},
+		"the 1,024th has four bytes":     {strings.Repeat("a", MaxOutput-1) + "😀😀", strings.Repeat("a", MaxOutput-1) + "😀"},
+		"all have four bytes":            {strings.Repeat("😀", MaxOutput+1), strings.Repeat("😀", MaxOutput)},
 		"cut off by who gave it":         {"ab\xf0\x9f\x98", "ab\uFFFD"},
 		"invalid in the middle":          {"a\xffb", "a\uFFFDb"},
-		"the 1,024th byte is no UTF-8":   {strings.Repeat("a", Max-1) + "\xc3rest", strings.Repeat("a", Max-1) + "\uFFFD"},
+		"the 1,024th byte is no UTF-8":   {strings.Repeat("a", MaxOutput-1) + "\xc3rest", strings.Repeat("a", MaxOutput-1) + "\uFFFD"},
 		"a NUL, which servers can store": {"a\x00b", "a\x00b"},
 	} {
-		if got := Cut(c.text); got != c.want {
+		if got := CutOutput(c.text); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -30,12 +30,12 @@ func TestCutKeepsWholeCharacters(t *testing.T) {
 func TestCutIsAlwaysValidAndShort(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		text := string(rapid.SliceOfN(rapid.Byte(), 0, 3*Max).Draw(t, "bytes"))
+		text := string(rapid.SliceOfN(rapid.Byte(), 0, 3*MaxOutput).Draw(t, "bytes"))
 		if rapid.Bool().Draw(t, "valid") {
-			text = rapid.StringN(0, 2*Max, -1).Draw(t, "text")
+			text = rapid.StringN(0, 2*MaxOutput, -1).Draw(t, "text")
 		}
-		got := Cut(text)
-		if !utf8.ValidString(got) || utf8.RuneCountInString(got) > Max {
+		got := CutOutput(text)
+		if !utf8.ValidString(got) || utf8.RuneCountInString(got) > MaxOutput {
 			t.Fatalf("%q has %d characters", got, utf8.RuneCountInString(got))
 		}
 		if utf8.ValidString(text) && !strings.HasPrefix(text, got) {

@@ -1,0 +1,26 @@
+package client
+
+import "github.com/tocsinhq/tocsin/internal/mysql"
+
+// How packages of this module call what packages tocsin and node do not export. These set the functions when they are initialised, so
+// whoever holds a tocsin.Client or a node.Config may call them.
+var (
+	// MoverOf returns what moves rows of outboxes for a *tocsin.Client.
+	MoverOf func(of any) *Client
+
+	// Specs returns the servers of a tocsin.Config with every default filled in, for packages that open connections of their own.
+	Specs func(config any) []mysql.Spec
+
+	// Step makes a *node.Config that of a Sweeper for tests: it delivers these tasks alone, by job_id, and those of all groups.
+	Step func(config any, only map[uint64]bool)
+
+	// Batch returns how many tasks the handler of a biz type in a *node.Handlers takes at once; 0: one, or there is no handler.
+	Batch func(handlers any, bizType string) int
+
+	// RefOf returns what a tocsin.Ref of BizType.Of or BizType.OfKey means; "": it is one of ByID.
+	RefOf func(ref any) (bizType string, bizID uint64, key string)
+)
+
+// CompletedInTx is the claimed_by of a task that tocsin.CompleteTx has completed. It shows a node that its own handler completed
+// the task, and not another delivery.
+const CompletedInTx = "CompleteTx"
