@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // exampleTB lets an example use what tests use.
@@ -71,7 +70,7 @@ func ExampleClient_AddTx() {
 	defer tb.done()
 	ctx := context.Background()
 	client := open(tb, cluster(tb))
-	db := session(tb, devtest.DSN(tb), "") // the service's own pool
+	db := session(tb) // the service's own pool
 
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -253,7 +252,7 @@ func ExampleClient_CancelTx() {
 	tb := &exampleTB{}
 	defer tb.done()
 	ctx, client := context.Background(), open(tb, cluster(tb))
-	tx, err := session(tb, devtest.DSN(tb), "").BeginTx(ctx, nil) // the service's own pool
+	tx, err := session(tb).BeginTx(ctx, nil) // the service's own pool
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -296,7 +295,7 @@ func ExampleCompleteTx() {
 	ctx, client := context.Background(), open(tb, cluster(tb))
 	added, _ := client.Add(ctx, remind.New(4711, "today", tocsin.In(0)))
 	info, _ := client.Get(ctx, added.JobID) // a handler has it as task.Info
-	tx, err := session(tb, devtest.DSN(tb), "").BeginTx(ctx, nil)
+	tx, err := session(tb).BeginTx(ctx, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -13,10 +13,6 @@ import (
 	"time"
 )
 
-// NextIDAt makes the client's ids go on from a time of the future, so that a
-// test can make it give the same ids twice.
-func (c *Client) NextIDAt(t time.Time) { c.client.IDs.Start(t) }
-
 // ListStatement is a statement of ListPage and its parameters.
 type ListStatement struct {
 	Text string

@@ -1,4 +1,4 @@
-package tocsin_test
+package client_test
 
 import (
 	"context"
@@ -21,9 +21,7 @@ func withOutbox(tb testing.TB, cfg tocsin.Config) tocsin.Config {
 	database := cfg.Layout.Prefix + "_shop"
 	exec(tb, session(tb, devtest.DSN(tb), ""), "CREATE DATABASE "+database)
 	cfg.Outbox.Table = database + ".tocsin_outbox"
-	if _, err := ddl.ApplyOutbox(tb.Context(), ddl.Outbox{DSN: devtest.DSN(tb), Table: cfg.Outbox.Table}); err != nil {
-		tb.Fatal(err)
-	}
+	must[bool](tb)(ddl.ApplyOutbox(tb.Context(), ddl.Outbox{DSN: devtest.DSN(tb), Table: cfg.Outbox.Table}))
 	return cfg
 }
 
@@ -43,9 +41,7 @@ func TestTasksGoThroughTheOutboxFromAnySession(t *testing.T) {
 		}))
 		cancelled := must[tocsin.Change](t)(c.CancelTx(t.Context(), tx, remind.Of(bizID)))
 		moved := must[tocsin.Change](t)(c.RescheduleTx(t.Context(), tx, remind.Of(bizID), tocsin.In(time.Minute)))
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		commit(t, tx)
 		relayed := tocsin.Added{Relayed: true}
 		if added != relayed || many[0] != relayed || many[1] != relayed || cancelled != (tocsin.Change{Relayed: true}) || moved != cancelled {
 			t.Errorf("%s: %+v, %+v, %+v, %+v", name, added, many, cancelled, moved)
@@ -83,10 +79,8 @@ func written(t *testing.T, db *sql.DB, table string, bizID uint64) (all string) 
 
 func TestWhichWayATaskTakesDependsOnTheConfigAlone(t *testing.T) {
 	t.Parallel()
-	second := secondServer(t)
-	cfg := withOutbox(t, cluster(t,
-		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
-		tocsin.Server{Name: "db2", DSN: second.DSN(), Databases: []int{1}}))
+	cfg, _ := onTwoServers(t)
+	cfg = withOutbox(t, cfg)
 	cfg.Outbox.Beside = "db1"
 	c := open(t, cfg)
 	db := session(t, devtest.DSN(t), "")
@@ -102,9 +96,7 @@ func TestWhichWayATaskTakesDependsOnTheConfigAlone(t *testing.T) {
 	if cancelled != (tocsin.Change{Changed: 2}) {
 		t.Errorf("%+v", cancelled)
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, tx)
 	stored := add(t, c, remind.New(there, "z", tocsin.In(day)))
 	tx = begin(t, db)
 	_, err := c.CancelTx(t.Context(), tx, tocsin.ByID(stored.JobID))
@@ -116,24 +108,13 @@ func TestWhichWayATaskTakesDependsOnTheConfigAlone(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsNotWrittenIntoAnOutbox(t *testing.T) {
+func TestAChangeThatIsWrongIsNotWrittenIntoAnOutbox(t *testing.T) {
 	t.Parallel()
 	cfg := withOutbox(t, cluster(t))
 	c := open(t, cfg)
 	db := session(t, devtest.DSN(t), "")
 	unknown := tocsin.Define[string]("no.such")
 	for name, call := range map[string]func(context.Context, *sql.Tx) error{
-		"an unknown biz type": func(ctx context.Context, tx *sql.Tx) error {
-			_, err := c.AddTx(ctx, tx, unknown.New(1, "x", tocsin.In(0)))
-			return err
-		},
-		"one bad task of many": func(ctx context.Context, tx *sql.Tx) error {
-			added, err := c.AddManyTx(ctx, tx, []tocsin.NewTask{remind.New(1, "x", tocsin.In(0)), remind.New(0, "x", tocsin.In(0))})
-			if added[0].Err == nil || added[0].Relayed {
-				t.Errorf("%+v", added)
-			}
-			return err
-		},
 		"a cancel without biz_id": func(ctx context.Context, tx *sql.Tx) error { _, err := c.CancelTx(ctx, tx, remind.Of(0)); return err },
 		"a cancel of an unknown biz type": func(ctx context.Context, tx *sql.Tx) error {
 			_, err := c.CancelTx(ctx, tx, unknown.Of(1))
@@ -149,9 +130,7 @@ func TestWhatIsWrongIsNotWrittenIntoAnOutbox(t *testing.T) {
 		if !errors.Is(err, tocsin.ErrInvalid) && !errors.Is(err, tocsin.ErrUnknownBizType) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		commit(t, tx)
 	}
 	if n := count(t, db, "SELECT COUNT(*) FROM "+cfg.Outbox.Table); n != 0 {
 		t.Errorf("%d rows are written", n)
@@ -202,9 +181,7 @@ func TestManyTasksInOneTransaction(t *testing.T) {
 			t.Fatalf("%+v", added)
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, tx)
 	if n := count(t, db, "SELECT COUNT(*) FROM "+cfg.Outbox.Table+" WHERE CHAR_LENGTH(attribute) = (biz_id - 1) % 700"); n != len(tasks) {
 		t.Errorf("%d rows, want %d", n, len(tasks))
 	}

@@ -1,4 +1,4 @@
-package tocsin_test
+package client_test
 
 import (
 	"context"
@@ -16,11 +16,9 @@ import (
 
 func TestCancelSaysWhatBecameOfEachTask(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	const bizID = 6
-	table := cfg.Layout.Table(cfg.Layout.TableOf(bizID))
+	table := c.Layout().Table(c.Layout().TableOf(bizID))
 	for status := range uint8(5) {
 		id := add(t, c, remind.New(bizID, "x", tocsin.In(day))).JobID
 		exec(t, db, "UPDATE "+table+" SET status = ? WHERE job_id = ?", status, uint64(id))
@@ -50,11 +48,10 @@ func TestCancelSaysWhatBecameOfEachTask(t *testing.T) {
 }
 
 // strict makes a biz type strict.
-func strict(t *testing.T, cfg tocsin.Config, number int) {
+func strict(t *testing.T, c *tocsin.Client, db *sql.DB, number int) {
 	t.Helper()
-	db := session(t, devtest.DSN(t), "")
-	for n := range cfg.Layout.Databases {
-		exec(t, db, "UPDATE "+cfg.Layout.Database(n)+`.biz_type SET policy = '{"timeout":"10s","strict":true}' WHERE number = ?`, number)
+	for n := range c.Layout().Databases {
+		exec(t, db, "UPDATE "+c.Layout().Database(n)+`.biz_type SET policy = '{"timeout":"10s","strict":true}' WHERE number = ?`, number)
 	}
 }
 
@@ -62,15 +59,13 @@ func strict(t *testing.T, cfg tocsin.Config, number int) {
 // due is not claimed, so no delivery of it is under way.
 func TestAClaimedTaskOfAStrictTypeIsNotChanged(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
-	strict(t, cfg, 8)
+	c, db := start(t)
+	strict(t, c, db, 8)
 	const bizID = 6
-	table := cfg.Layout.Table(cfg.Layout.TableOf(bizID))
+	table := c.Layout().Table(c.Layout().TableOf(bizID))
 	waiting, claimed := add(t, c, remind.New(bizID, "x", tocsin.In(0))).JobID, add(t, c, remind.New(bizID, "x", tocsin.In(0))).JobID
 	exec(t, db, "UPDATE "+table+" SET status = 1, claimed_by = 'node-1' WHERE job_id = ?", uint64(claimed))
-	before := must[[]tocsin.Info](t)(c.List(t.Context(), bizID))
+	before := listed(t, c, bizID)
 	for name, change := range map[string]func(tocsin.Ref) (tocsin.Change, error){
 		"cancel":     func(ref tocsin.Ref) (tocsin.Change, error) { return c.Cancel(t.Context(), ref) },
 		"reschedule": func(ref tocsin.Ref) (tocsin.Change, error) { return c.Reschedule(t.Context(), ref, tocsin.In(day)) },
@@ -91,13 +86,13 @@ func TestAClaimedTaskOfAStrictTypeIsNotChanged(t *testing.T) {
 			}
 		}
 	}
-	if after := must[[]tocsin.Info](t)(c.List(t.Context(), bizID)); !slices.Equal(after, before) {
+	if after := listed(t, c, bizID); !slices.Equal(after, before) {
 		t.Errorf("%+v, was %+v", after, before)
 	}
 	if ch := must[tocsin.Change](t)(c.Cancel(t.Context(), tocsin.ByID(waiting))); ch != (tocsin.Change{Changed: 1}) {
 		t.Errorf("what is due: %+v", ch)
 	}
-	exec(t, db, "UPDATE "+cfg.Layout.Database(cfg.Layout.DatabaseOf(claimed.Table()))+".biz_type SET policy = '{}'") // the policy decides as it is now
+	exec(t, db, "UPDATE "+c.Layout().Database(c.Layout().DatabaseOf(claimed.Table()))+".biz_type SET policy = '{}'") // the policy decides as it is now
 	if ch := must[tocsin.Change](t)(c.Cancel(t.Context(), tocsin.ByID(claimed))); ch != (tocsin.Change{Changed: 1, InDelivery: 1}) {
 		t.Errorf("not strict any more: %+v", ch)
 	}
@@ -105,11 +100,9 @@ func TestAClaimedTaskOfAStrictTypeIsNotChanged(t *testing.T) {
 
 func TestRescheduleBeginsAnew(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	id := add(t, c, remind.New(6, "x", tocsin.In(day))).JobID
-	exec(t, db, "UPDATE "+cfg.Layout.Table(id.Table())+" SET attempts = 5, last_error = 'x'")
+	exec(t, db, "UPDATE "+c.Layout().Table(id.Table())+" SET attempts = 5, last_error = 'x'")
 	before := get(t, c, id)
 	at := time.Now().Add(2 * day).UTC().Truncate(time.Millisecond)
 	for name, ref := range map[string]tocsin.Ref{"by id": tocsin.ByID(id), "by biz": remind.Of(6)} {
@@ -129,7 +122,7 @@ func TestRescheduleBeginsAnew(t *testing.T) {
 		t.Errorf("into the past: %+v, %d rings", got, bells(t, c, db, id))
 	}
 	for name, ref := range map[string]tocsin.Ref{"by id": tocsin.ByID(id), "by biz": remind.Of(6)} {
-		exec(t, db, "UPDATE "+cfg.Layout.Table(id.Table())+" SET status = 1, claimed_by = 'node-1', action_time = action_time + INTERVAL 10 SECOND")
+		exec(t, db, "UPDATE "+c.Layout().Table(id.Table())+" SET status = 1, claimed_by = 'node-1', action_time = action_time + INTERVAL 10 SECOND")
 		version := get(t, c, id).Version
 		if ch := must[tocsin.Change](t)(c.Reschedule(t.Context(), ref, tocsin.At(at))); ch != (tocsin.Change{Changed: 1, InDelivery: 1}) {
 			t.Errorf("claimed, %s: %+v", name, ch)
@@ -142,9 +135,7 @@ func TestRescheduleBeginsAnew(t *testing.T) {
 
 func TestCompleteTxIsOnceAndNamesWhatChanged(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	for name, s := range map[string]struct {
 		change string // of the row, after it was loaded
 		want   string // "": completed
@@ -179,37 +170,26 @@ func TestCompleteTxIsOnceAndNamesWhatChanged(t *testing.T) {
 	}
 }
 
-func TestCompleteTxNeedsATable(t *testing.T) {
-	t.Parallel()
-	tx := new(sql.Tx) // is not touched
-	for _, table := range []string{"", "x", "toc_0.task_0000; DROP TABLE x", "`toc_0`.task_0000"} {
-		if err := tocsin.CompleteTx(t.Context(), tx, tocsin.Info{JobID: 1, Table: table}); !errors.Is(err, tocsin.ErrInvalid) {
-			t.Errorf("%q: %v", table, err)
-		}
-	}
-}
-
 func TestListIsOldestFirstAndNamesTypes(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
+	c := open(t, cluster(t))
 	first := add(t, c, remind.New(6, "x", tocsin.In(day))).JobID
 	second := add(t, c, closeOrder.New(6, order{}, tocsin.In(0))).JobID
 	third := add(t, c, remind.New(6, "x", tocsin.In(time.Second)).Dedup("k")).JobID
-	exec(t, session(t, devtest.DSN(t), ""), "UPDATE "+cfg.Layout.Table(first.Table())+" SET biz_type = 12345 WHERE job_id = ?", uint64(third))
-	list := must[[]tocsin.Info](t)(c.List(t.Context(), 6))
+	exec(t, session(t, devtest.DSN(t), ""), "UPDATE "+c.Layout().Table(first.Table())+" SET biz_type = 12345 WHERE job_id = ?", uint64(third))
+	list := listed(t, c, 6)
 	if len(list) != 3 || list[0].JobID != first || list[1].JobID != second || list[2].JobID != third {
 		t.Fatalf("got %+v", list)
 	}
 	if list[0].BizType != "coupon.remind" || list[1].BizType != "order.close" || list[2].BizType != "#12345" {
 		t.Errorf("types %q, %q, %q", list[0].BizType, list[1].BizType, list[2].BizType)
 	}
-	if none := must[[]tocsin.Info](t)(c.List(t.Context(), 7)); len(none) != 0 {
+	if none := listed(t, c, 7); len(none) != 0 {
 		t.Errorf("got %+v", none)
 	}
 }
 
-func TestChangesGoThroughTheFunctionsOfUseChanges(t *testing.T) {
+func TestChangesGoThroughTheFunctionsOfUseChangesWhichMayRefuseThem(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)
 	var seen []string
@@ -222,33 +202,35 @@ func TestChangesGoThroughTheFunctionsOfUseChanges(t *testing.T) {
 			}
 		})
 	}
-	client := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
-	added, err := client.AddMany(t.Context(), []tocsin.NewTask{closeOrder.New(7, order{}, tocsin.In(time.Hour)), closeOrder.NewKey("ord_1", order{}, tocsin.In(time.Hour))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := added[0].JobID
-	within := func(do func(tx tocsin.Tx) (tocsin.Change, error)) (tocsin.Change, error) {
-		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
+	refused := errors.New("not on a Friday")
+	cfg.UseChanges = append(cfg.UseChanges, func(next tocsin.ChangeFunc) tocsin.ChangeFunc {
+		return func(ctx context.Context, call *tocsin.Changing) error {
+			if call.Op == "cancel" {
+				return refused
+			}
+			return next(ctx, call)
 		}
+	})
+	c, db := open(t, cfg), session(t, devtest.DSN(t), "")
+	id := add(t, c, closeOrder.New(7, order{}, tocsin.In(time.Hour))).JobID
+	add(t, c, closeOrder.NewKey("ord_1", order{}, tocsin.In(time.Hour)))
+	within := func(do func(tx tocsin.Tx) (tocsin.Change, error)) (tocsin.Change, error) {
+		tx := must[*sql.Tx](t)(db.BeginTx(t.Context(), nil))
 		defer func() { _ = tx.Commit() }()
 		return do(tx)
 	}
 	for want, call := range map[string]func() (tocsin.Change, error){ // in any order
 		"reschedule order.close 7  false 1": func() (tocsin.Change, error) {
-			return client.Reschedule(t.Context(), closeOrder.Of(7), tocsin.In(2*time.Hour))
+			return c.Reschedule(t.Context(), closeOrder.Of(7), tocsin.In(2*time.Hour))
 		},
 		"reschedule_tx  0  true 1": func() (tocsin.Change, error) {
 			return within(func(tx tocsin.Tx) (tocsin.Change, error) {
-				return client.RescheduleTx(t.Context(), tx, tocsin.ByID(id), tocsin.In(3*time.Hour))
+				return c.RescheduleTx(t.Context(), tx, tocsin.ByID(id), tocsin.In(3*time.Hour))
 			})
 		},
 		fmt.Sprintf("cancel_tx order.close %d ord_1 false 1", tocsin.KeyID("ord_1")): func() (tocsin.Change, error) {
 			return within(func(tx tocsin.Tx) (tocsin.Change, error) {
-				return client.CancelTx(t.Context(), tx, closeOrder.OfKey("ord_1"))
+				return c.CancelTx(t.Context(), tx, closeOrder.OfKey("ord_1"))
 			})
 		},
 	} {
@@ -258,29 +240,7 @@ func TestChangesGoThroughTheFunctionsOfUseChanges(t *testing.T) {
 			t.Errorf("%+v, %v: %q, want %q", done, err, seen, want)
 		}
 	}
-}
-
-func TestAFunctionOfUseChangesMayRefuseAChange(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t)
-	refused := errors.New("not on a Friday")
-	cfg.UseChanges = append(cfg.UseChanges, func(next tocsin.ChangeFunc) tocsin.ChangeFunc {
-		return func(ctx context.Context, call *tocsin.Changing) error {
-			if call.Op == "reschedule" {
-				return refused
-			}
-			return next(ctx, call)
-		}
-	})
-	client := open(t, cfg)
-	added, err := client.Add(t.Context(), closeOrder.New(7, order{}, tocsin.In(time.Hour)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done, err := client.Reschedule(t.Context(), tocsin.ByID(added.JobID), tocsin.In(0)); !errors.Is(err, refused) || done.Changed != 0 {
-		t.Errorf("%+v, %v", done, err)
-	}
-	if done, err := client.Cancel(t.Context(), tocsin.ByID(added.JobID)); err != nil || done.Changed != 1 {
+	if done, err := c.Cancel(t.Context(), tocsin.ByID(id)); !errors.Is(err, refused) || done.Changed != 0 || get(t, c, id).Status != tocsin.Pending {
 		t.Errorf("%+v, %v", done, err)
 	}
 	cfg.UseChanges = append(cfg.UseChanges, nil)

@@ -1,7 +1,6 @@
-package tocsin_test
+package client_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -27,8 +27,7 @@ func unique(key string, when tocsin.When) tocsin.NewTask {
 // What becomes of an add depends on the status of the task that has the key.
 func TestAUniqueKeyIsTakenWhileItsTaskLives(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t))
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	type want struct{ existing, rescheduled, keeps bool }
 	for name, status := range map[string]tocsin.Status{
 		"pending": tocsin.Pending, "claimed": tocsin.Claimed, "done": tocsin.Done, "dead": tocsin.Dead, "cancelled": tocsin.Cancelled, "purged": 9,
@@ -87,10 +86,8 @@ func TestAUniqueKeyIsTakenWhileItsTaskLives(t *testing.T) {
 // TestADebounceMeetsAClaimedTaskOfAStrictType, which keeps its delivery and gives its key to the new task.
 func TestADebounceMeetsAClaimedTaskOfAStrictType(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	strict(t, cfg, 8)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
+	strict(t, c, db, 8)
 	for way, add := range adders {
 		task := unique("key "+way, tocsin.In(day)).OnConflict(tocsin.Reschedule)
 		first := must[[]tocsin.Added](t)(add(t.Context(), c, db, task))[0]
@@ -151,7 +148,11 @@ func addWithin(t *testing.T, c *tocsin.Client, db *sql.DB, i int, task tocsin.Ne
 		added, err = c.Add(t.Context(), task)
 	} else {
 		for range 50 {
-			if added, err = inOwnTx(t.Context(), c, db, task); err == nil || !strings.Contains(err.Error(), "1213") && !strings.Contains(err.Error(), "1020") {
+			var all []tocsin.Added
+			if all, err = adders["add_tx"](t.Context(), c, db, task); err == nil {
+				return all[0]
+			}
+			if !strings.Contains(err.Error(), "1213") && !strings.Contains(err.Error(), "1020") {
 				break
 			}
 		}
@@ -162,23 +163,10 @@ func addWithin(t *testing.T, c *tocsin.Client, db *sql.DB, i int, task tocsin.Ne
 	return added
 }
 
-func inOwnTx(ctx context.Context, c *tocsin.Client, db *sql.DB, task tocsin.NewTask) (tocsin.Added, error) {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-	if err != nil {
-		return tocsin.Added{}, err
-	}
-	added, err := c.AddTx(ctx, tx, task)
-	if err != nil {
-		return added, errors.Join(err, tx.Rollback())
-	}
-	return added, tx.Commit()
-}
-
 // A transaction that has not committed holds up others of its key, and counts only if it commits.
 func TestAnAddWaitsForAnotherOfItsUniqueKey(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t))
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	for name, end := range map[string]func(*sql.Tx) error{"commit": (*sql.Tx).Commit, "rollback": (*sql.Tx).Rollback} {
 		tx := must[*sql.Tx](t)(db.BeginTx(t.Context(), nil))
 		first := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, unique(name, tocsin.In(day))))
@@ -208,8 +196,7 @@ func lockWait(t *testing.T, db *sql.DB, comment string) {
 
 func TestTheBellRingsForWhatADebounceMoves(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t))
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	task := unique("bell", tocsin.In(day)).OnConflict(tocsin.Reschedule)
 	first := add(t, c, task)
 	near := add(t, c, unique("bell", tocsin.In(0)).OnConflict(tocsin.Reschedule))
@@ -221,39 +208,21 @@ func TestTheBellRingsForWhatADebounceMoves(t *testing.T) {
 	}
 }
 
-func TestBadUniqueKeysAreRefused(t *testing.T) {
+func TestAnOutboxTakesNoUniqueKey(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t))
+	c := open(t, withOutbox(t, cluster(t)))
 	x := remind.New(7, "x", tocsin.In(day))
-	for text, task := range map[string]tocsin.NewTask{
-		"the unique key is empty":             x.Unique("", live),
-		"OnConflict without Unique":           x.Dedup("k").OnConflict(tocsin.Reschedule),
-		"use Keep or Reschedule":              x.Unique("k", live).OnConflict(9),
-		"Pending and Claimed must be":         x.Unique("k", tocsin.While(tocsin.Pending)),
-		"unique while: Pending and Claimed":   x.Unique("k", tocsin.Span{}),
-		"a cancel frees the key":              x.Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed, tocsin.Cancelled)),
-		"use Pending, Claimed, Done and Dead": x.Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed, tocsin.Status(200))),
-		"dedup_key has 65 bytes":              x.Unique(strings.Repeat("k", 65), live),
-	} {
-		if _, err := c.Add(t.Context(), task); !errors.Is(err, tocsin.ErrInvalid) || !strings.Contains(err.Error(), text) {
-			t.Errorf("%v, want %q", err, text)
-		}
-	}
-	outboxed := open(t, withOutbox(t, cluster(t)))
-	tx := begin(t, session(t, devtest.DSN(t), ""))
-	_, one := outboxed.AddTx(t.Context(), tx, x.Unique("k", live))
-	_, many := outboxed.AddManyTx(t.Context(), tx, []tocsin.NewTask{x, x.Unique("k", live)})
-	for _, err := range []error{one, many} {
+	for _, tasks := range [][]tocsin.NewTask{{x.Unique("k", live)}, {x, x.Unique("k", live)}} {
+		_, err := c.AddManyTx(t.Context(), begin(t, session(t, devtest.DSN(t), "")), tasks)
 		if !errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), "unique key") {
-			t.Error(err)
+			t.Errorf("%d tasks: %v", len(tasks), err)
 		}
 	}
 }
 
 func TestAUniqueKeyOfAnotherBusinessKeyIsACollision(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t))
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	task := remind.NewKey("ord_1", "x", tocsin.In(day)).Unique("k", live)
 	first := add(t, c, task)
 	if again := add(t, c, task); again.JobID != first.JobID || !again.Existing {
@@ -349,8 +318,8 @@ func TestAUniqueKeyOfATaskWithTheSameIDIsTaken(t *testing.T) {
 	at := time.Now().Add(time.Hour)
 	for way, add := range adders {
 		at = at.Add(time.Second)
-		first.NextIDAt(at)
-		second.NextIDAt(at)
+		client.MoverOf(first).IDs.Start(at)
+		client.MoverOf(second).IDs.Start(at)
 		there := must[tocsin.Added](t)(first.Add(t.Context(), unique(way, tocsin.In(2*day))))
 		got := must[[]tocsin.Added](t)(add(t.Context(), second, db, unique(way, tocsin.In(day)).OnConflict(tocsin.Reschedule)))[0]
 		if got.JobID != there.JobID || !got.Existing || !got.Rescheduled {
@@ -405,9 +374,7 @@ func TestChangesOfAKeyAndOfItsNumberAreApart(t *testing.T) {
 	for name, ref := range map[tocsin.JobID]tocsin.Ref{ofKey.JobID: remind.OfKey("ord_1"), ofNumber.JobID: remind.Of(id)} {
 		tx := begin(t, db)
 		far := must[tocsin.Change](t)(c.RescheduleTx(t.Context(), tx, ref, tocsin.In(2*day)))
-		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		commit(t, tx)
 		moved := must[tocsin.Change](t)(c.Reschedule(t.Context(), ref, tocsin.In(0)))
 		if moved != (tocsin.Change{Changed: 1}) || far != moved || get(t, c, name).Version != 2 || bells(t, c, db, name) != 1 {
 			t.Errorf("%+v, %+v, %+v", moved, far, get(t, c, name))
@@ -435,8 +402,7 @@ func TestChangesOfAKeyAndOfItsNumberAreApart(t *testing.T) {
 // A collision is made by hand: the row of another key under this key's biz_id.
 func TestADedupKeyOfAnotherBusinessKeyIsACollision(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t))
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	for name, other := range map[string]string{"another key": "evil", "a number": ""} {
 		key := "ord_" + name
 		first := add(t, c, remind.NewKey(key, "x", tocsin.In(day)).Dedup("d"))

@@ -1,4 +1,4 @@
-package tocsin_test
+package client_test
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func TestAddStoresTheTaskAsAsked(t *testing.T) {
 	}
 }
 
-func TestAddCountsByTheDatabasesClock(t *testing.T) {
+func TestAddsCountByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	c := open(t, cluster(t))
 	got := get(t, c, add(t, c, remind.New(5, "x", tocsin.In(30*time.Minute+time.Microsecond))).JobID)
@@ -49,12 +49,19 @@ func TestAddCountsByTheDatabasesClock(t *testing.T) {
 	if !got.ActionTime.Equal(got.Created) || !got.DueTime.Equal(asked) {
 		t.Errorf("a past time: created %s, action %s, due %s", got.Created, got.ActionTime, got.DueTime)
 	}
+	added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{remind.New(5, "x", tocsin.In(time.Hour)), remind.New(5, "x", tocsin.At(asked))}))
+	later, past := get(t, c, added[0].JobID), get(t, c, added[1].JobID)
+	if late := later.ActionTime.Sub(later.Created.Add(time.Hour)).Abs(); late > 10*time.Second || !later.DueTime.Equal(later.ActionTime) {
+		t.Errorf("in an hour, by AddMany: %s off, %+v", late, later)
+	}
+	if late := past.ActionTime.Sub(past.Created).Abs(); late > 10*time.Second || !past.DueTime.Equal(asked) {
+		t.Errorf("past, by AddMany: %s off, %+v", late, past)
+	}
 }
 
 func TestTheBellRingsForNearTasksAlone(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t)) // the horizon is 10 s
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t) // the horizon is 10 s
 	for name, want := range map[string]struct {
 		when tocsin.When
 		n    int
@@ -98,7 +105,7 @@ func TestOneDedupKeyIsOneRowForHundredGoroutines(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if list := must[[]tocsin.Info](t)(c.List(t.Context(), 77)); len(list) != 1 || len(ids) != 1 || fresh != 1 {
+			if list := listed(t, c, 77); len(list) != 1 || len(ids) != 1 || fresh != 1 {
 				t.Errorf("%d rows, %d ids, %d of them new", len(list), len(ids), fresh)
 			}
 		})
@@ -125,18 +132,16 @@ func TestDedupKeysAreComparedAsBytes(t *testing.T) {
 
 func TestTheExistingTaskComesWithItsStatus(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	task := remind.New(3, "x", tocsin.In(day)).Dedup("k")
 	first := add(t, c, task)
 	for _, status := range []tocsin.Status{tocsin.Pending, tocsin.Claimed, tocsin.Done, tocsin.Dead} {
-		exec(t, db, "UPDATE "+cfg.Layout.Table(first.JobID.Table())+" SET status = ?", uint8(status))
+		exec(t, db, "UPDATE "+c.Layout().Table(first.JobID.Table())+" SET status = ?", uint8(status))
 		if a := add(t, c, task); a.JobID != first.JobID || !a.Existing || a.Status != status {
 			t.Errorf("%s: %+v", status, a)
 		}
 	}
-	exec(t, db, "UPDATE "+cfg.Layout.Table(first.JobID.Table())+" SET status = 0")
+	exec(t, db, "UPDATE "+c.Layout().Table(first.JobID.Table())+" SET status = 0")
 	must[tocsin.Change](t)(c.Cancel(t.Context(), tocsin.ByID(first.JobID)))
 	if a := add(t, c, task); a.JobID == first.JobID || a.Existing {
 		t.Errorf("after a cancel: %+v", a)
@@ -166,7 +171,7 @@ func TestAnEndedContextStoresNothingAndIsNoDoubt(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || errors.Is(err, tocsin.ErrUnknownOutcome) {
 		t.Errorf("got %v", err)
 	}
-	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 4)); len(list) != 0 {
+	if list := listed(t, c, 4); len(list) != 0 {
 		t.Errorf("%d are stored", len(list))
 	}
 }
@@ -266,11 +271,11 @@ func TestAFunctionOfUseRefusesTasksAndItsMistakesAreErrors(t *testing.T) {
 			return added, nil
 		}, "dedup_key has 65 bytes"},
 	}
+	shared := cluster(t)
 	for op, add := range adders {
 		for name, m := range mistakes {
 			t.Run(op+", "+name, func(t *testing.T) {
-				t.Parallel()
-				cfg := cluster(t)
+				cfg := shared
 				cfg.Use = []func(tocsin.AddFunc) tocsin.AddFunc{func(next tocsin.AddFunc) tocsin.AddFunc {
 					return func(ctx context.Context, call *tocsin.Adding) ([]tocsin.Added, error) {
 						return m.use(next, ctx, call)
@@ -294,7 +299,21 @@ func TestAFunctionOfUseRefusesTasksAndItsMistakesAreErrors(t *testing.T) {
 	}
 }
 
-func TestTasksForAnOutboxGoThroughTheFunctionsOfUse(t *testing.T) {
+// withinOutbox are the calls that add a task through an outbox, within one transaction.
+func withinOutbox(ctx context.Context, c *tocsin.Client, tx *sql.Tx, task tocsin.NewTask) []func() ([]tocsin.Added, error) {
+	other := c.OutboxTx(func(ctx context.Context, statement string, args ...any) error {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		return err
+	})
+	return []func() ([]tocsin.Added, error){
+		func() ([]tocsin.Added, error) { a, err := c.AddTx(ctx, tx, task); return []tocsin.Added{a}, err },
+		func() ([]tocsin.Added, error) { a, err := other.Add(ctx, task); return []tocsin.Added{a}, err },
+		func() ([]tocsin.Added, error) { return c.AddManyTx(ctx, tx, []tocsin.NewTask{task}) },
+		func() ([]tocsin.Added, error) { return other.AddMany(ctx, []tocsin.NewTask{task}) },
+	}
+}
+
+func TestTasksForAnOutboxGoThroughTheFunctionsOfUseAndAreLimited(t *testing.T) {
 	t.Parallel()
 	cfg := withOutbox(t, cluster(t))
 	var ops []string
@@ -307,81 +326,118 @@ func TestTasksForAnOutboxGoThroughTheFunctionsOfUse(t *testing.T) {
 			return next(ctx, call)
 		}
 	}}
-	c := open(t, cfg)
-	own := session(t, devtest.DSN(t), "")
+	cfg.Inserts = map[string]tocsin.Inserts{"coupon.remind": {Rate: 0.001, Burst: 4}}
+	c, own := open(t, cfg), session(t, devtest.DSN(t), "")
 	tx := begin(t, own)
-	other := c.OutboxTx(func(ctx context.Context, statement string, args ...any) error {
-		_, err := tx.ExecContext(ctx, statement, args...)
-		return err
-	})
-	task := remind.New(7, "x", tocsin.In(time.Second))
-	added := []tocsin.Added{must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task)), must[tocsin.Added](t)(other.Add(t.Context(), task))}
-	added = append(added, must[[]tocsin.Added](t)(c.AddManyTx(t.Context(), tx, []tocsin.NewTask{task}))...)
-	added = append(added, must[[]tocsin.Added](t)(other.AddMany(t.Context(), []tocsin.NewTask{task}))...)
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range added {
-		if a != (tocsin.Added{Relayed: true}) {
-			t.Errorf("added %+v", a)
+	calls := withinOutbox(t.Context(), c, tx, remind.New(7, "x", tocsin.In(time.Second)))
+	for i, call := range append(calls, calls...) {
+		added, err := call()
+		if over, is := errors.AsType[*tocsin.InsertLimitError](err); is != (i >= 4) || is && (over.BizType != "coupon.remind" || over.After <= 0) || err != nil && !is {
+			t.Errorf("call %d: %v", i, err)
+		}
+		if want := (tocsin.Added{Relayed: true}); i < 4 && added[0] != want {
+			t.Errorf("call %d: added %+v", i, added)
 		}
 	}
-	if want := []string{"add_tx", "add_tx", "add_many_tx", "add_many_tx"}; !slices.Equal(ops, want) {
-		t.Errorf("called for %q, want %q", ops, want)
+	commit(t, tx)
+	if want := []string{"add_tx", "add_tx", "add_many_tx", "add_many_tx"}; !slices.Equal(ops, append(want, want...)) {
+		t.Errorf("called for %q, want %q twice", ops, want)
 	}
 	if got, one := written(t, own, cfg.Outbox.Table, 7), "add - 1000 set by use x"; got != strings.Repeat(one+"|", 4) {
 		t.Errorf("wrote %s", got)
 	}
 }
 
-func TestBadInputIsRefusedInOneLineAndNothingIsStored(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
+// badTask is a task that can't be stored, and what is said of it.
+type badTask struct {
+	task tocsin.NewTask
+	want string
+}
+
+func badTasks() map[string]badTask {
 	day := tocsin.In(day)
 	far := time.Now().AddDate(11, 0, 0)
-	for name, bad := range map[string]struct {
-		task tocsin.NewTask
-		want string
-		kind error
-	}{
-		"no when":              {remind.New(1, "x", tocsin.When{}), "no action time: use tocsin.In or tocsin.At", tocsin.ErrInvalid},
-		"zero time":            {remind.New(1, "x", tocsin.At(time.Time{})), "action time is the zero time", tocsin.ErrInvalid},
-		"too far at":           {remind.New(1, "x", tocsin.At(far)), "more than 10 years away", tocsin.ErrInvalid},
-		"too far in":           {remind.New(1, "x", tocsin.In(math.MaxInt64)), "more than 10 years away", tocsin.ErrInvalid},
-		"before the calendar":  {remind.New(1, "x", tocsin.At(time.Date(33, 4, 3, 0, 0, 0, 0, time.UTC))), "before the year 1000", tocsin.ErrInvalid},
-		"long payload":         {remind.New(1, strings.Repeat("ä", 8193), day), "payload has 8193 characters: at most 8192", tocsin.ErrInvalid},
-		"Dedup and Unique":     {remind.New(1, "x", day).Dedup("a").Unique("b", tocsin.While(tocsin.Pending, tocsin.Claimed)), "Dedup and Unique on one task: use one of both", tocsin.ErrInvalid},
-		"Unique and Dedup":     {remind.New(1, "x", day).Unique("b", tocsin.While(tocsin.Pending, tocsin.Claimed)).Dedup("b"), "Dedup and Unique on one task: use one of both", tocsin.ErrInvalid},
-		"payload not UTF-8":    {remind.New(1, "a\xff", day), "payload is not UTF-8", tocsin.ErrInvalid},
-		"long dedup_key":       {remind.New(1, "x", day).Dedup(strings.Repeat("k", 65)), "dedup_key has 65 bytes: at most 64", tocsin.ErrInvalid},
-		"dedup_key of a run":   {remind.New(1, "x", day).Dedup("\x00k"), "dedup_key begins with a zero byte: such keys are reserved for runs of schedules", tocsin.ErrInvalid},
-		"unique key of a run":  {remind.New(1, "x", day).Unique("\x00", live), "dedup_key begins with a zero byte: such keys are reserved for runs of schedules", tocsin.ErrInvalid},
-		"no biz_id":            {remind.New(0, "x", day), `biz type "coupon.remind": biz_id is 0`, tocsin.ErrInvalid},
-		"unknown biz type":     {tocsin.Define[string]("no.such").New(1, "x", day), `unknown biz type "no.such": apply it with 'tocsin biz apply'`, tocsin.ErrUnknownBizType},
-		"a name none can have": {tocsin.Define[string]("Order.Close").New(1, "x", day), `biz type "Order.Close": use lower-case letters`, tocsin.ErrInvalid},
-		"no name":              {tocsin.BizType[string]{}.New(1, "x", day), `biz type "": use lower-case letters`, tocsin.ErrInvalid},
-		"payload fails":        {tocsin.Define[float64]("order.close").New(1, math.NaN(), day), "payload of type float64: json: unsupported value: NaN", tocsin.ErrInvalid},
-		"the zero task":        {tocsin.NewTask{}, "no action time: use tocsin.In or tocsin.At", tocsin.ErrInvalid},
-	} {
-		tx := must[*sql.Tx](t)(db.Begin())
-		_, one := c.Add(t.Context(), bad.task)
-		_, inTx := c.AddTx(t.Context(), tx, bad.task)
-		_, many := c.AddMany(t.Context(), []tocsin.NewTask{bad.task})
-		if err := tx.Commit(); err != nil {
-			t.Error(err)
+	x := remind.New(1, "x", day)
+	key := func(key string) tocsin.NewTask { return remind.NewKey(key, "x", day) }
+	return map[string]badTask{
+		"no when":                           {remind.New(1, "x", tocsin.When{}), "no action time: use tocsin.In or tocsin.At"},
+		"zero time":                         {remind.New(1, "x", tocsin.At(time.Time{})), "action time is the zero time"},
+		"too far at":                        {remind.New(1, "x", tocsin.At(far)), "more than 10 years away"},
+		"too far in":                        {remind.New(1, "x", tocsin.In(math.MaxInt64)), "more than 10 years away"},
+		"before the calendar":               {remind.New(1, "x", tocsin.At(time.Date(33, 4, 3, 0, 0, 0, 0, time.UTC))), "before the year 1000"},
+		"long payload":                      {remind.New(1, strings.Repeat("ä", 8193), day), "payload has 8193 characters: at most 8192"},
+		"Dedup and Unique":                  {x.Dedup("a").Unique("b", tocsin.While(tocsin.Pending, tocsin.Claimed)), "Dedup and Unique on one task: use one of both"},
+		"Unique and Dedup":                  {x.Unique("b", tocsin.While(tocsin.Pending, tocsin.Claimed)).Dedup("b"), "Dedup and Unique on one task: use one of both"},
+		"payload not UTF-8":                 {remind.New(1, "a\xff", day), "payload is not UTF-8"},
+		"long dedup_key":                    {x.Dedup(strings.Repeat("k", 65)), "dedup_key has 65 bytes: at most 64"},
+		"dedup_key of a run":                {x.Dedup("\x00k"), "dedup_key begins with a zero byte: such keys are reserved for runs of schedules"},
+		"unique key of a run":               {x.Unique("\x00", live), "dedup_key begins with a zero byte: such keys are reserved for runs of schedules"},
+		"no biz_id":                         {remind.New(0, "x", day), `biz type "coupon.remind": biz_id is 0`},
+		"unknown biz type":                  {tocsin.Define[string]("no.such").New(1, "x", day), `unknown biz type "no.such": apply it with 'tocsin biz apply'`},
+		"a name none can have":              {tocsin.Define[string]("Order.Close").New(1, "x", day), `biz type "Order.Close": use lower-case letters`},
+		"no name":                           {tocsin.BizType[string]{}.New(1, "x", day), `biz type "": use lower-case letters`},
+		"payload fails":                     {tocsin.Define[float64]("order.close").New(1, math.NaN(), day), "payload of type float64: json: unsupported value: NaN"},
+		"the zero task":                     {tocsin.NewTask{}, "no action time: use tocsin.In or tocsin.At"},
+		"no name of a header":               {x.Header("", "x"), `header "": use letters`},
+		"a header with a space":             {x.Header("a b", "x"), `header "a b": use letters`},
+		"a header with a hyphen first":      {x.Header("-a", "x"), `header "-a": use letters`},
+		"a header not of ASCII":             {x.Header("ü", "x"), `header "ü": use letters`},
+		"a header with a line break":        {x.Header("a\n", "x"), `header "a\n": use letters`},
+		"a text not UTF-8":                  {x.Header("tenant", "\xff"), "header tenant is not UTF-8"},
+		"a long name of a header":           {x.Header(strings.Repeat("a", 65), "x"), "at most 64, a letter or digit first"},
+		"long headers":                      {x.Header("a", strings.Repeat("ü", 1025-len(`{"a":""}`))), "headers have 1025 characters as JSON"},
+		"long headers of line breaks":       {x.Header("a", strings.Repeat("\n", 509)), "headers have 1026 characters as JSON"}, // each is two characters there
+		"an empty key":                      {key(""), `biz type "coupon.remind": biz_key is empty`},
+		"a long key":                        {key(strings.Repeat("k", 65)), "biz_key has 65 bytes: at most 64"},
+		"an empty unique key":               {x.Unique("", live), "the unique key is empty"},
+		"a conflict without a unique key":   {x.Dedup("k").OnConflict(tocsin.Reschedule), "OnConflict without Unique"},
+		"an unknown conflict":               {x.Unique("k", live).OnConflict(9), "use Keep or Reschedule"},
+		"unique while pending":              {x.Unique("k", tocsin.While(tocsin.Pending)), "Pending and Claimed must be"},
+		"unique while nothing":              {x.Unique("k", tocsin.Span{}), "unique while: Pending and Claimed"},
+		"unique while cancelled":            {x.Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed, tocsin.Cancelled)), "a cancel frees the key"},
+		"unique while in an unknown status": {x.Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed, tocsin.Status(200))), "use Pending, Claimed, Done and Dead"},
+		"a long unique key":                 {x.Unique(strings.Repeat("k", 65), live), "dedup_key has 65 bytes"},
+		"a key not UTF-8":                   {key("a\xff"), `biz_key "a\xff" is not UTF-8`},
+	}
+}
+
+func TestBadInputIsRefusedInOneLineAndNothingOfItIsStored(t *testing.T) {
+	t.Parallel()
+	cfg := cluster(t)
+	outboxed := withOutbox(t, cfg)
+	db := session(t, devtest.DSN(t), "")
+	direct, relayed := open(t, cfg), open(t, outboxed)
+	fine, all := remind.New(1, "fine", tocsin.In(day)), badTasks()
+	for name, bad := range all {
+		kind := tocsin.ErrInvalid
+		if name == "unknown biz type" {
+			kind = tocsin.ErrUnknownBizType
 		}
-		for how, err := range map[string]error{"Add": one, "AddTx": inTx, "AddMany": many} {
-			if !errors.Is(err, bad.kind) || !strings.Contains(err.Error(), bad.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s, %s: %v", name, how, err)
+		for of, c := range map[string]*tocsin.Client{"direct": direct, "through an outbox": relayed} {
+			for way, add := range adders {
+				if _, err := add(t.Context(), c, db, bad.task); !errors.Is(err, kind) || !strings.Contains(err.Error(), bad.want) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s, %s, %s: %v, want %q", name, of, way, err, bad.want)
+				}
 			}
+			tx := begin(t, db)
+			added, err := c.AddManyTx(t.Context(), tx, []tocsin.NewTask{fine, bad.task})
+			if !errors.Is(err, kind) || added[0].Err == nil || added[0].Relayed {
+				t.Errorf("%s, %s, beside a task in a transaction: %+v, %v", name, of, added, err)
+			}
+			commit(t, tx)
+		}
+		added, err := direct.AddMany(t.Context(), []tocsin.NewTask{bad.task, fine})
+		if !errors.Is(added[0].Err, kind) || added[0].JobID != 0 || added[1].Err != nil || added[1].JobID == 0 || !strings.HasPrefix(err.Error(), "1 of 2 tasks are not stored: 1 refused (") {
+			t.Errorf("%s, beside a task: %+v, %v", name, added, err)
 		}
 	}
 	for n := range cfg.Layout.Total() {
-		if rows := count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Table(n)); rows != 0 {
+		if rows := count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Table(n)+" WHERE attribute <> 'fine'"); rows != 0 {
 			t.Errorf("%s has %d rows", cfg.Layout.Table(n), rows)
 		}
+	}
+	if stored, relayed := listed(t, direct, 1), count(t, db, "SELECT COUNT(*) FROM "+outboxed.Outbox.Table); len(stored) != len(all) || relayed != 0 {
+		t.Errorf("%d tasks are stored that were added beside bad ones, want %d; %d rows in the outbox", len(stored), len(all), relayed)
 	}
 }
 

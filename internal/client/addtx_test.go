@@ -1,4 +1,4 @@
-package tocsin_test
+package client_test
 
 import (
 	"context"
@@ -35,33 +35,6 @@ func sessions(tb testing.TB) map[string]string {
 	}
 }
 
-// begin begins a transaction as a program in China may do it, and takes its
-// snapshot. Rows that are newer may be locked, which MariaDB from 11.6.2 on refuses
-// by default.
-func begin(tb testing.TB, db *sql.DB) *sql.Tx {
-	tb.Helper()
-	return beginWith(tb, db, "OFF")
-}
-
-// beginWith is begin with a value of MariaDB's innodb_snapshot_isolation.
-func beginWith(tb testing.TB, db *sql.DB, snapshotIsolation string) *sql.Tx {
-	tb.Helper()
-	tx, err := db.BeginTx(tb.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = tx.Rollback() })
-	zone := "SET time_zone = '+08:00' /*M!110602 , innodb_snapshot_isolation = " + snapshotIsolation + " */"
-	for _, q := range []string{zone, "START TRANSACTION WITH CONSISTENT SNAPSHOT"} {
-		rows, err := tx.QueryContext(tb.Context(), q)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		_ = rows.Close()
-	}
-	return tx
-}
-
 // A text must not be taken for one of the session's character set, prepared or interpolated, however much it looks like one.
 func TestTextsFromSessionsOfOtherCharacterSets(t *testing.T) {
 	t.Parallel()
@@ -78,11 +51,9 @@ func TestTextsFromSessionsOfOtherCharacterSets(t *testing.T) {
 			for _, client := range []*tocsin.Client{c, relaying} {
 				tx := begin(t, db)
 				must[tocsin.Added](t)(client.AddTx(t.Context(), tx, task))
-				if err := tx.Commit(); err != nil {
-					t.Fatal(err)
-				}
+				commit(t, tx)
 			}
-			stored := must[[]tocsin.Info](t)(c.List(t.Context(), bizID))
+			stored := listed(t, c, bizID)
 			if len(stored) != 1 || stored[0].Payload != text || stored[0].Headers.Get("h") != text {
 				t.Errorf("%s: %q became %+v", params, text, stored)
 			}
@@ -100,9 +71,7 @@ func TestTextsFromSessionsOfOtherCharacterSets(t *testing.T) {
 
 func TestAddTxFromAnySession(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	own := session(t, devtest.DSN(t), "")
+	c, own := start(t)
 	bizID := uint64(100)
 	for name, params := range sessions(t) {
 		db := session(t, devtest.DSN(t), params)
@@ -121,9 +90,7 @@ func TestAddTxFromAnySession(t *testing.T) {
 			tx = begin(t, db)
 			kept := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
 			again := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			commit(t, tx)
 			if kept.Existing || !again.Existing || again.JobID != kept.JobID {
 				t.Errorf("%s, %s: %+v, then %+v", name, kind, kept, again)
 			}
@@ -148,8 +115,7 @@ func TestAddTxFromAnySession(t *testing.T) {
 func TestChangesFromAnySession(t *testing.T) {
 	t.Parallel()
 	const soon = 8 * time.Second // rung, and not due before its cancel
-	c := open(t, cluster(t))
-	own := session(t, devtest.DSN(t), "")
+	c, own := start(t)
 	bizID := uint64(100)
 	for name, params := range sessions(t) {
 		db := session(t, devtest.DSN(t), params)
@@ -161,9 +127,7 @@ func TestChangesFromAnySession(t *testing.T) {
 			tx := begin(t, db)
 			id := add(t, c, remind.New(bizID, "x", tocsin.In(day))).JobID // after the snapshot
 			moved := must[tocsin.Change](t)(c.RescheduleTx(t.Context(), tx, ref(bizID, id), tocsin.In(soon)))
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			commit(t, tx)
 			got := get(t, c, id)
 			if moved.Changed != 1 || got.Version != 1 || !got.ActionTime.Equal(got.Modified.Add(soon)) || bells(t, c, own, id) != 1 {
 				t.Errorf("%s, %s: reschedule %+v, stored %+v", name, kind, moved, got)
@@ -171,9 +135,7 @@ func TestChangesFromAnySession(t *testing.T) {
 			tx = begin(t, db)
 			gone := must[tocsin.Change](t)(c.CancelTx(t.Context(), tx, ref(bizID, id)))
 			twice := must[tocsin.Change](t)(c.CancelTx(t.Context(), tx, ref(bizID, id)))
-			if err := tx.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			commit(t, tx)
 			if gone != (tocsin.Change{Changed: 1}) || twice != (tocsin.Change{Final: 1}) || get(t, c, id).Status != tocsin.Cancelled {
 				t.Errorf("%s, %s: cancel %+v, twice %+v", name, kind, gone, twice)
 			}
@@ -181,53 +143,37 @@ func TestChangesFromAnySession(t *testing.T) {
 	}
 }
 
-// With innodb_snapshot_isolation a row that is newer than the transaction's snapshot can't be locked: error 1020.
-func TestATransactionThatIsRefusedForItsSnapshotMayBeRepeated(t *testing.T) {
+// With innodb_snapshot_isolation a row that is newer than the transaction's snapshot can't be locked: error 1020, after which the
+// transaction is repeated. Without it the key that committed after the snapshot is seen.
+func TestAddTxAfterTheKeyCommittedBehindItsSnapshot(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t))
-	db := session(t, devtest.DSN(t), "")
-	task := remind.New(5, "x", tocsin.In(day)).Dedup("k")
-	tx := beginWith(t, db, "ON")
-	first := add(t, c, task)
-	second, err := c.AddTx(t.Context(), tx, task)
-	var refused *mysql.MySQLError
-	if errors.As(err, &refused) && refused.Number == 1020 {
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
+	c, db := start(t)
+	for bizID, isolation := range map[uint64]string{5: "OFF", 6: "ON"} {
+		task := remind.New(bizID, "x", tocsin.In(day)).Dedup("k")
+		tx := beginWith(t, db, isolation)
+		first := add(t, c, task)
+		second, err := c.AddTx(t.Context(), tx, task)
+		var refused *mysql.MySQLError
+		if isolation == "ON" && errors.As(err, &refused) && refused.Number == 1020 {
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			tx = beginWith(t, db, isolation)
+			second, err = c.AddTx(t.Context(), tx, task)
 		}
-		tx = beginWith(t, db, "ON")
-		second, err = c.AddTx(t.Context(), tx, task)
-	}
-	if err != nil || !second.Existing || second.JobID != first.JobID {
-		t.Errorf("%+v, then %+v, %v", first, second, err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestAddTxSeesTheKeyThatCommittedAfterItsSnapshot(t *testing.T) {
-	t.Parallel()
-	c := open(t, cluster(t))
-	tx := begin(t, session(t, devtest.DSN(t), ""))
-	task := remind.New(5, "x", tocsin.In(day)).Dedup("k")
-	first := add(t, c, task)
-	second := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
-	if !second.Existing || second.JobID != first.JobID {
-		t.Errorf("%+v, then %+v", first, second)
-	}
-	third := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task.Dedup("other")))
-	if err := tx.Commit(); err != nil || get(t, c, third.JobID).DedupKey != "other" {
-		t.Errorf("the transaction is of no more use: %v", err)
+		if err != nil || !second.Existing || second.JobID != first.JobID {
+			t.Errorf("%s: %+v, then %+v, %v", isolation, first, second, err)
+		}
+		third := must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task.Dedup("other")))
+		if err := tx.Commit(); err != nil || get(t, c, third.JobID).DedupKey != "other" {
+			t.Errorf("%s: the transaction is of no more use: %v", isolation, err)
+		}
 	}
 }
 
 func TestATransactionOnAnotherServerIsRefused(t *testing.T) {
 	t.Parallel()
-	second := secondServer(t)
-	cfg := cluster(t,
-		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
-		tocsin.Server{Name: "db2", DSN: second.DSN(), Databases: []int{1}})
+	cfg, _ := onTwoServers(t)
 	c := open(t, cfg)
 	db := session(t, devtest.DSN(t), "")
 	bizID := bizOn(cfg.Layout, 1, 1)
@@ -237,18 +183,14 @@ func TestATransactionOnAnotherServerIsRefused(t *testing.T) {
 	refused := func(why, want string) {
 		t.Helper()
 		for name, call := range calls {
-			tx := begin(t, db)
-			err := call(tx)
-			_ = tx.Rollback()
+			err := rolledBack(t, db, call)
 			if !errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s, %s: %v", why, name, err)
 			}
 		}
 	}
 	refused("no such database", "task table "+table+" is on server db2, not on this transaction's")
-	tx := begin(t, db)
-	err := tocsin.CompleteTx(t.Context(), tx, get(t, c, stored.JobID))
-	_ = tx.Rollback()
+	err := rolledBack(t, db, func(tx *sql.Tx) error { return tocsin.CompleteTx(t.Context(), tx, get(t, c, stored.JobID)) })
 	if !errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), table) {
 		t.Errorf("CompleteTx: %v", err)
 	}
@@ -269,15 +211,12 @@ func TestATransactionOnAnotherServerIsRefused(t *testing.T) {
 
 func TestADeniedTableIsSaidToBeElsewhere(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	user := cfg.Layout.Prefix
-	root := session(t, devtest.DSN(t), "")
+	c, root := start(t)
+	user := c.Layout().Prefix
 	exec(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'x'")
 	t.Cleanup(func() { _, _ = root.Exec("DROP USER '" + user + "'@'%'") })
 	dsn := devtest.DSN(t)
-	db := session(t, user+":x"+dsn[strings.Index(dsn, "@"):], "")
-	tx := must[*sql.Tx](t)(db.Begin())
+	tx := must[*sql.Tx](t)(session(t, user+":x"+dsn[strings.Index(dsn, "@"):], "").Begin())
 	defer func() { _ = tx.Rollback() }()
 	if _, err := c.AddTx(t.Context(), tx, remind.New(1, "x", tocsin.In(0))); !errors.Is(err, tocsin.ErrOtherServer) {
 		t.Errorf("got %v", err)
@@ -410,7 +349,7 @@ func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 			for err := errors.New("not yet"); err != nil; {
 				_, err = before.Get(t.Context(), old.JobID)
 			}
-			if got := must[[]tocsin.Info](t)(before.List(t.Context(), there)); len(got) != 1 || got[0].Status != tocsin.Pending {
+			if got := listed(t, before, there); len(got) != 1 || got[0].Status != tocsin.Pending {
 				t.Errorf("in the database that was wrong: %+v, want the one task of before", got)
 			}
 			add(t, before, remind.New(there, "z", tocsin.In(day)))
@@ -421,31 +360,21 @@ func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 // A snapshot of the caller's may be older than the retirement of the database.
 func TestARetirementAfterTheSnapshotOfATransactionIsRefused(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
-	there := bizOn(cfg.Layout, 0, 1)
+	c, db := start(t)
+	there := bizOn(c.Layout(), 0, 1)
 	for name, task := range map[string]tocsin.NewTask{
 		"a task":                   remind.New(there, "x", tocsin.In(day)),
 		"a task with a unique key": remind.New(there, "x", tocsin.In(day)).Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed)),
 	} {
 		tx := begin(t, db)
-		exec(t, db, "UPDATE "+cfg.Layout.Database(0)+".layout SET state = 'retired'")
+		exec(t, db, "UPDATE "+c.Layout().Database(0)+".layout SET state = 'retired'")
 		_, err := c.AddTx(t.Context(), tx, task)
 		if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "retired") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 		_ = tx.Rollback()
-		exec(t, db, "UPDATE "+cfg.Layout.Database(0)+".layout SET state = 'active'")
+		exec(t, db, "UPDATE "+c.Layout().Database(0)+".layout SET state = 'active'")
 	}
-}
-
-// rolledBack calls do in a transaction that does not last.
-func rolledBack(t *testing.T, db *sql.DB, do func(*sql.Tx) error) error {
-	t.Helper()
-	tx := begin(t, db)
-	defer func() { _ = tx.Rollback() }()
-	return do(tx)
 }
 
 // callsTo are calls about one biz_id and its task; AddMany must also store a task of another.

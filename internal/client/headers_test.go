@@ -1,18 +1,14 @@
-package tocsin_test
+package client_test
 
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -34,10 +30,7 @@ func TestIDsOfOtherIntegerTypes(t *testing.T) {
 		}
 	}
 	for _, id := range []orderID{1, math.MaxInt64} {
-		added, err := client.Add(t.Context(), tocsin.New(closeOrder, id, order{}, tocsin.In(time.Hour)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		added := add(t, client, tocsin.New(closeOrder, id, order{}, tocsin.In(time.Hour)))
 		if found, err := tocsin.List(t.Context(), client, id); err != nil || len(found) != 1 || found[0].JobID != added.JobID || found[0].BizID != uint64(id) {
 			t.Errorf("%+v, %v", found, err)
 		}
@@ -45,28 +38,10 @@ func TestIDsOfOtherIntegerTypes(t *testing.T) {
 			t.Errorf("%+v, %v", done, err)
 		}
 	}
-	if _, err := client.Add(t.Context(), tocsin.New(closeOrder, uint64(math.MaxUint64), order{}, tocsin.In(time.Hour))); err != nil {
-		t.Error(err)
-	}
+	add(t, client, tocsin.New(closeOrder, uint64(math.MaxUint64), order{}, tocsin.In(time.Hour)))
 	if _, err := client.Add(t.Context(), tocsin.New(closeOrder, orderID(0), order{}, tocsin.In(time.Hour))); !errors.Is(err, tocsin.ErrInvalid) {
 		t.Error(err)
 	}
-}
-
-func TestDefineTakesOnePolicy(t *testing.T) {
-	t.Parallel()
-	if p, ok := tocsin.Define[string]("a", tocsin.Policy{Name: "b"}).Policy(); !ok || p.Name != "a" || p.Edition != 1 {
-		t.Errorf("%+v, %v", p, ok)
-	}
-	if _, ok := tocsin.Define[string]("a").Policy(); ok {
-		t.Error("a policy out of nothing")
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("two policies are taken")
-		}
-	}()
-	tocsin.Define[string]("a", tocsin.Policy{}, tocsin.Policy{})
 }
 
 // odd is a header text that no session may change.
@@ -148,123 +123,16 @@ func TestHeadersAndKeysTravelWithEachWayToAdd(t *testing.T) {
 	}
 }
 
-// bad are tasks with headers or keys that can't be stored, and what is said of them.
-func bad() map[string]tocsin.NewTask {
-	x := remind.New(7, "x", tocsin.In(0))
-	key := func(key string) tocsin.NewTask { return remind.NewKey(key, "x", tocsin.In(0)) }
-	return map[string]tocsin.NewTask{
-		`header "": use letters`:                     x.Header("", "x"),
-		`header "a b": use letters`:                  x.Header("a b", "x"),
-		`header "-a": use letters`:                   x.Header("-a", "x"),
-		`header "ü": use letters`:                    x.Header("ü", "x"),
-		`header "a\n": use letters`:                  x.Header("a\n", "x"),
-		"header tenant is not UTF-8":                 x.Header("tenant", "\xff"),
-		"at most 64, a letter or digit first":        x.Header(strings.Repeat("a", 65), "x"),
-		"headers have 1025 characters as JSON":       x.Header("a", strings.Repeat("ü", 1025-len(`{"a":""}`))),
-		"headers have 1026 characters as JSON":       x.Header("a", strings.Repeat("\n", 509)), // each is two characters there
-		`biz type "coupon.remind": biz_key is empty`: key(""),
-		"biz_key has 65 bytes: at most 64":           key(strings.Repeat("k", 65)),
-		`biz_key "a\xff" is not UTF-8`:               key("a\xff"),
-	}
-}
-
-func TestBadHeadersAndKeysAreRefusedBeforeAnythingIsSent(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t)
-	outboxed := withOutbox(t, cfg)
-	db := session(t, devtest.DSN(t), "")
-	direct, relayed := open(t, cfg), open(t, outboxed)
-	fine := remind.New(7, "fine", tocsin.In(0))
-	for of, c := range map[string]*tocsin.Client{"direct": direct, "through an outbox": relayed} {
-		for way, add := range adders {
-			for text, task := range bad() {
-				_, err := add(t.Context(), c, db, task)
-				if !errors.Is(err, tocsin.ErrInvalid) || !strings.Contains(err.Error(), text) {
-					t.Errorf("%s, %s: %v, want %q", of, way, err, text)
-				}
-			}
-		}
-	}
-	if _, err := direct.AddManyTx(t.Context(), begin(t, db), []tocsin.NewTask{fine, fine.Header("", "")}); !errors.Is(err, tocsin.ErrInvalid) {
-		t.Error(err)
-	}
-	for table := range cfg.Layout.Total() {
-		if n := count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Table(table)); n != 0 {
-			t.Errorf("%d tasks in table %d", n, table)
-		}
-	}
-	if n := count(t, db, "SELECT COUNT(*) FROM "+outboxed.Outbox.Table); n != 0 {
-		t.Errorf("%d rows in the outbox", n)
-	}
-}
-
-func TestTheLargestHeadersFit(t *testing.T) {
-	t.Parallel()
-	c := open(t, cluster(t))
-	text := strings.Repeat("🔔", 1024-len(`{"a":""}`))
-	info := get(t, c, add(t, c, remind.New(7, "x", tocsin.In(day)).Header("a", text)).JobID)
-	if info.Header("a") != text {
-		t.Errorf("%d bytes came back, want %d", len(info.Header("a")), len(text))
-	}
-}
-
-func TestATaskSharesNoHeadersWithItsCopies(t *testing.T) {
-	t.Parallel()
-	base := remind.New(7, "x", tocsin.In(0)).Header("a", "1")
-	one, two := base.Header("b", "1"), base.Header("b", "2")
-	for name, c := range map[string]struct {
-		task tocsin.NewTask
-		want map[string]string
-	}{
-		"base": {base, map[string]string{"a": "1"}},
-		"one":  {one, map[string]string{"a": "1", "b": "1"}},
-		"two":  {two, map[string]string{"a": "1", "b": "2"}},
-		"none": {remind.New(7, "x", tocsin.In(0)), map[string]string{}},
-	} {
-		if got := c.task.Headers(); !maps.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
-// What plain SQL wrote may be anything; it must be told apart from no headers, and survive as JSON.
-func TestWhatAreNoHeaders(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"x", "null", "[]", `"a"`, `{"a":1}`, `{"a":null}`, `{"a":{}}`, `{"a":"b"`, `{"a":"b"} x`, " "} {
-		h := tocsin.Headers(text)
-		if all, err := h.All(); err == nil || all != nil || h.Get("a") != "" {
-			t.Errorf("%q: %v, %v", text, all, err)
-		}
-		if _, err := remind.Decode(tocsin.Info{JobID: 5, Headers: h}); err == nil || err.Error() != "task 5: headers are not a JSON object of texts" {
-			t.Errorf("%q: decode: %v", text, err)
-		}
-		var back tocsin.Info
-		b := must[[]byte](t)(json.Marshal(tocsin.Info{JobID: 5, Headers: h}))
-		if err := json.Unmarshal(b, &back); err != nil || back.Headers != h {
-			t.Errorf("%q: through JSON %q, %v", text, back.Headers, err)
-		}
-	}
-	for _, text := range []string{"", "{}"} {
-		if all, err := tocsin.Headers(text).All(); err != nil || len(all) != 0 {
-			t.Errorf("%q: %v, %v", text, all, err)
-		}
-	}
-	h := tocsin.Headers(`{"a":"<1>"}`)
-	if b := must[[]byte](t)(json.Marshal(tocsin.Info{JobID: 5, Headers: h})); !strings.Contains(string(b), fmt.Sprintf("%q:{%q:", "headers", "a")) {
-		t.Errorf("as JSON: %s", b)
-	}
-}
-
 func TestOptionalHeadersAreStoredIfTheyFit(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t))
+	c, db := start(t)
 	x := remind.New(7, "x", tocsin.In(time.Hour))
-	long := strings.Repeat("l", tocsin.MaxHeaders-len(`{"a":"","b":"2"}`))
-	db := session(t, devtest.DSN(t), "")
+	long, longest := strings.Repeat("l", tocsin.MaxHeaders-len(`{"a":"","b":"2"}`)), strings.Repeat("🔔", 1024-len(`{"a":""}`))
 	for name, want := range map[string]struct {
 		task   tocsin.NewTask
 		stored tocsin.Headers
 	}{
+		"the largest":                       {x.Header("a", longest), tocsin.Headers(`{"a":"` + longest + `"}`)},
 		"all fit":                           {x.OptionalHeader("b", "2").Header("a", "1"), `{"a":"1","b":"2"}`},
 		"only the first has room":           {x.OptionalHeader("b", "2").OptionalHeader("c", "3").Header("a", long), tocsin.Headers(`{"a":"` + long + `","b":"2"}`)},
 		"one without room leaves the next":  {x.OptionalHeader("c", long).OptionalHeader("b", "2").Header("a", long), tocsin.Headers(`{"a":"` + long + `","b":"2"}`)},
@@ -274,10 +142,7 @@ func TestOptionalHeadersAreStoredIfTheyFit(t *testing.T) {
 		"the last of a name counts":         {x.OptionalHeader("a", "1").Header("a", "2").Header("b", "1").OptionalHeader("b", "2"), `{"a":"2","b":"2"}`},
 	} {
 		for way, add := range adders {
-			added, err := add(t.Context(), c, db, want.task)
-			if err != nil {
-				t.Fatalf("%s, %s: %v", name, way, err)
-			}
+			added := must[[]tocsin.Added](t)(add(t.Context(), c, db, want.task))
 			if got := get(t, c, added[0].JobID).Headers; got != want.stored {
 				t.Errorf("%s, %s: %s, want %s", name, way, got, want.stored)
 			}
@@ -304,8 +169,7 @@ func headersIn(t *testing.T, c *tocsin.Client, db *sql.DB, id tocsin.JobID) (sto
 
 func TestTheVersionOfThePayloadIsStoredWithEachWayToAdd(t *testing.T) {
 	t.Parallel()
-	c := open(t, cluster(t))
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	for way, add := range adders {
 		added := must[[]tocsin.Added](t)(add(t.Context(), c, db,
 			remindV2.New(7, "x", tocsin.In(day)),
@@ -381,64 +245,10 @@ func TestOptionalHeadersAndTheVersionOfThePayloadAreWrittenToAnOutbox(t *testing
 		must[tocsin.Added](t)(c.AddTx(t.Context(), tx, task))
 	}
 	must[[]tocsin.Added](t)(c.AddManyTx(t.Context(), tx, []tocsin.NewTask{remindV2.New(7, "x", tocsin.In(0)), remindV1.New(7, "x", tocsin.In(0)), optional}))
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, tx)
 	for what, want := range map[string]int{`headers = '{"_payload_version":"2"}'`: 2, `headers = '{"b":"2"}'`: 2, "headers IS NULL": 1} {
 		if n := count(t, db, "SELECT COUNT(*) FROM "+cfg.Outbox.Table+" WHERE "+what); n != want {
 			t.Errorf("%d rows with %s, want %d", n, what, want)
 		}
 	}
-}
-
-// headerName is the form of a header's name.
-var headerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
-func FuzzHeadersComeBackAsTheyWereGiven(f *testing.F) {
-	f.Add("tenant", "shop 7", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
-	f.Add("a", "<\x00\u2028\ufffd🔔\\\"", "A", "")
-	f.Add("", "x", "a b", "\xff")
-	f.Fuzz(func(t *testing.T, name, text, name2, text2 string) {
-		task := tocsin.NewTask{}.Header(name, text).Header(name2, text2)
-		h, err := tocsin.HeadersOf(task.Headers())
-		fine := headerName.MatchString(name) && headerName.MatchString(name2) && utf8.ValidString(text2) && (name == name2 || utf8.ValidString(text))
-		if err != nil {
-			if fine && len(text)+len(text2) < 100 {
-				t.Fatal(err)
-			}
-			return
-		}
-		if !fine || utf8.RuneCountInString(string(h)) > tocsin.MaxHeaders {
-			t.Fatalf("%q is taken", h)
-		}
-		all, err := h.All()
-		if err != nil || !maps.Equal(all, task.Headers()) {
-			t.Fatalf("%v came back as %v, %v", task.Headers(), all, err)
-		}
-		b, err := json.Marshal(tocsin.Info{JobID: 1, Headers: h})
-		var back tocsin.Info
-		if err != nil || json.Unmarshal(b, &back) != nil || back.Headers != h {
-			t.Fatalf("%q came back from JSON as %q, %v", h, back.Headers, err)
-		}
-	})
-}
-
-func FuzzWhatIsReadAsHeadersIsSafe(f *testing.F) {
-	for _, text := range []string{"", "{}", "null", `{"a":"b"}`, `{"a":1}`, `{"a":"b","a":null}`, "{"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		all, err := tocsin.Headers(text).All()
-		if err != nil && all != nil {
-			t.Fatalf("%v, %v", all, err)
-		}
-		for name, want := range all {
-			if got := tocsin.Headers(text).Get(name); got != want {
-				t.Fatalf("%q: %q, want %q", name, got, want)
-			}
-		}
-		if _, err := json.Marshal(tocsin.Info{Headers: tocsin.Headers(text)}); err != nil {
-			t.Fatal(err)
-		}
-	})
 }

@@ -1,9 +1,10 @@
-package tocsin_test
+package client_test
 
 import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -20,26 +22,13 @@ func TestOpenRefusesWhatIsStoredOtherwise(t *testing.T) {
 	db := session(t, devtest.DSN(t), "")
 	name := cfg.Layout.Database(0)
 	stored := map[string]struct {
-		change, back string
-		config       func(*tocsin.Config)
-		want         string
+		config func(*tocsin.Config)
+		want   string
 	}{
-		"another layout": {
-			config: func(c *tocsin.Config) { c.Layout.Tables = 16 },
-			want:   "layout of the config is 2x16, that of " + name + " on db1 is 2x2",
-		},
-		"a layout of more databases": {
-			config: func(c *tocsin.Config) { c.Layout.Databases = 4 },
-			want:   "layout of the config is 4x2, that of " + name + " on db1 is 2x2",
-		},
-		"another cluster": {
-			config: func(c *tocsin.Config) { c.Cluster = "other" },
-			want:   `cluster of the config is "other", that of ` + name + ` on db1 is `,
-		},
-		"no tables at all": {
-			config: func(c *tocsin.Config) { c.Layout.Prefix = "nothing_here" },
-			want:   "run `tocsin ddl apply`",
-		},
+		"another layout":             {func(c *tocsin.Config) { c.Layout.Tables = 16 }, "layout of the config is 2x16, that of " + name + " on db1 is 2x2"},
+		"a layout of more databases": {func(c *tocsin.Config) { c.Layout.Databases = 4 }, "layout of the config is 4x2, that of " + name + " on db1 is 2x2"},
+		"another cluster":            {func(c *tocsin.Config) { c.Cluster = "other" }, `cluster of the config is "other", that of ` + name + ` on db1 is `},
+		"no tables at all":           {func(c *tocsin.Config) { c.Layout.Prefix = "nothing_here" }, "run `tocsin ddl apply`"},
 	}
 	for what, c := range stored {
 		t.Run(what, func(t *testing.T) {
@@ -51,17 +40,13 @@ func TestOpenRefusesWhatIsStoredOtherwise(t *testing.T) {
 			}
 		})
 	}
-	for d := range cfg.Layout.Databases {
-		exec(t, db, "UPDATE "+cfg.Layout.Database(d)+".layout SET state = 'retired'")
-	}
-	if _, err := tocsin.Open(t.Context(), cfg); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "is retired") {
-		t.Errorf("retired database: %v", err)
-	}
-	for d := range cfg.Layout.Databases {
-		exec(t, db, "DELETE FROM "+cfg.Layout.Database(d)+".layout")
-	}
-	if _, err := tocsin.Open(t.Context(), cfg); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "has no layout row") {
-		t.Errorf("no layout row: %v", err)
+	for _, all := range []struct{ change, want string }{{"UPDATE {db}.layout SET state = 'retired'", "is retired"}, {"DELETE FROM {db}.layout", "has no layout row"}} {
+		for d := range cfg.Layout.Databases {
+			exec(t, db, strings.ReplaceAll(all.change, "{db}", cfg.Layout.Database(d)))
+		}
+		if _, err := tocsin.Open(t.Context(), cfg); !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), all.want) {
+			t.Errorf("after %s: %v", all.change, err)
+		}
 	}
 }
 
@@ -91,12 +76,9 @@ func TestOpenNamesUnreachableServersWithoutTheirPassword(t *testing.T) {
 
 func TestOpenNeedsOneServerAndChecksTheOthersWhenUsed(t *testing.T) {
 	t.Parallel()
-	second := secondServer(t)
+	cfg, second := onTwoServers(t)
 	p, dsn := devtest.NewProxy(t, second.DSN())
-	cfg := cluster(t,
-		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
-		tocsin.Server{Name: "db2", DSN: dsn, Databases: []int{1}},
-	)
+	cfg.Servers[1].DSN = dsn
 	here, there := bizOn(cfg.Layout, 0, 1), bizOn(cfg.Layout, 1, 1)
 	p.SetDown(true)
 	c := open(t, cfg)
@@ -138,18 +120,12 @@ func TestABizTypeThatIsAppliedLaterIsFound(t *testing.T) {
 // Whoever takes over a server's address may hold databases of the same names.
 func TestAnAddOverANewConnectionLooksWhoIsBehindIt(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	p, dsn := devtest.NewProxy(t, devtest.DSN(t))
-	cfg.Servers = []tocsin.Server{{Name: "db1", DSN: dsn}}
-	c := open(t, cfg)
+	c, p := throughProxy(t)
 	task := remind.New(1, "x", tocsin.In(day))
 	add(t, c, task)
 
-	stranger := cfg
-	stranger.Servers = []tocsin.Server{{Name: "db1", DSN: secondServer(t).DSN()}}
-	if _, err := ddl.Apply(t.Context(), stranger, ddl.Options{Cluster: "stranger"}); err != nil {
-		t.Fatal(err)
-	}
+	stranger := tocsin.Config{Layout: c.Layout(), Servers: []tocsin.Server{{Name: "db1", DSN: secondServer(t).DSN()}}}
+	must[ddl.Result](t)(ddl.Apply(t.Context(), stranger, ddl.Options{Cluster: "stranger"}))
 	p.LeadTo(stranger.Servers[0].DSN)
 	p.BreakAt("/* tocsin add */", true, 1)
 	if _, err := c.Add(t.Context(), task); !errors.Is(err, tocsin.ErrLayout) {
@@ -159,74 +135,27 @@ func TestAnAddOverANewConnectionLooksWhoIsBehindIt(t *testing.T) {
 		t.Error("the old connection still stands")
 	}
 	there := session(t, stranger.Servers[0].DSN, "")
-	if n := count(t, there, "SELECT COUNT(*) FROM "+cfg.Layout.Table(cfg.Layout.TableOf(1))); n != 0 {
+	if n := count(t, there, "SELECT COUNT(*) FROM "+c.Layout().Table(c.Layout().TableOf(1))); n != 0 {
 		t.Errorf("the stranger has %d tasks", n)
-	}
-}
-
-func TestARowThatSaysRetiredIsSeenWithinASecond(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t)
-	c, db := open(t, cfg), session(t, devtest.DSN(t), "")
-	bizID := bizOn(cfg.Layout, 0, 1)
-	add(t, c, remind.New(bizID, "x", tocsin.In(day))) // the connection has looked
-	exec(t, db, "UPDATE "+cfg.Layout.Database(0)+".layout SET state = 'retired'")
-	retired, last := time.Now(), time.Time{}
-	for err := error(nil); !errors.Is(err, tocsin.ErrLayout); {
-		if last = time.Now(); last.Sub(retired) > 30*time.Second {
-			t.Fatalf("tasks are still taken: %v", err)
-		}
-		_, err = c.Add(t.Context(), remind.New(bizID, "x", tocsin.In(day)))
-	}
-	if last.Sub(retired) > 10*time.Second {
-		t.Errorf("seen after %s", last.Sub(retired))
-	}
-}
-
-func TestARetiredDatabaseLeavesItsNeighboursAlone(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t)
-	c, db := open(t, cfg), session(t, devtest.DSN(t), "")
-	retired, active := bizOn(cfg.Layout, 0, 1), bizOn(cfg.Layout, 1, 1)
-	exec(t, db, "UPDATE "+cfg.Layout.Database(0)+".layout SET state = 'retired'")
-	if _, err := c.Add(t.Context(), remind.New(active, "x", tocsin.In(day))); err != nil {
-		t.Errorf("add beside it: %v", err)
-	}
-	for name, when := range map[string]tocsin.When{"near": tocsin.In(0), "far": tocsin.In(day)} {
-		if _, err := c.Add(t.Context(), remind.New(retired, "x", when)); !errors.Is(err, tocsin.ErrLayout) {
-			t.Errorf("add to it, %s, over a connection that was admitted next door: %v", name, err)
-		}
-	}
-	added, err := c.AddMany(t.Context(), []tocsin.NewTask{remind.New(retired, "x", tocsin.In(day)), remind.New(active, "x", tocsin.In(day))})
-	if !errors.Is(err, tocsin.ErrLayout) || !errors.Is(added[0].Err, tocsin.ErrLayout) || added[1].Err != nil {
-		t.Errorf("add many: %+v, %v", added, err)
-	}
-	if n := len(must[[]tocsin.Info](t)(c.List(t.Context(), active))); n != 2 {
-		t.Errorf("%d are stored next door, want 2", n)
-	}
-	if n := len(must[[]tocsin.Info](t)(c.List(t.Context(), retired))); n != 0 {
-		t.Errorf("%d are stored in the retired one", n)
 	}
 }
 
 // A transaction on the server of another cluster with the same id looks like one on ours.
 func TestNoTransactionOnADatabaseOfAnotherIdentityIsUsed(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	db := session(t, devtest.DSN(t), "")
-	c := open(t, cfg)
-	bizID := bizOn(cfg.Layout, 1, 1)
+	c, db := start(t)
+	bizID := bizOn(c.Layout(), 1, 1)
 	stored := add(t, c, remind.New(bizID, "x", tocsin.In(day)))
 	for name, do := range txCalls(t, c, bizID, stored.JobID) {
 		if err := rolledBack(t, db, do); err != nil {
 			t.Errorf("%s before: %v", name, err)
 		}
-		exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET identity = CONCAT(identity, 'x')")
+		exec(t, db, "UPDATE "+c.Layout().Database(1)+".layout SET identity = CONCAT(identity, 'x')")
 		err := rolledBack(t, db, do)
 		if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "it is of another cluster with the same id") {
 			t.Errorf("%s: %v", name, err)
 		}
-		exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET identity = LEFT(identity, LENGTH(identity) - 1)")
+		exec(t, db, "UPDATE "+c.Layout().Database(1)+".layout SET identity = LEFT(identity, LENGTH(identity) - 1)")
 	}
 }
 
@@ -285,9 +214,7 @@ func TestAReplicaThatIsHeldIsTheConfigs(t *testing.T) {
 	t.Parallel()
 	p := devtest.NewPair(t, true)
 	cfg := tocsin.Config{Layout: tocsin.Layout{Databases: 1, Tables: 2}, Servers: []tocsin.Server{{Name: "db1", DSN: p.DSN()}}}
-	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must[ddl.Result](t)(ddl.Apply(t.Context(), cfg, ddl.Options{}))
 	primary := cfg
 	primary.Servers = []tocsin.Server{{Name: "db1", DSN: "root@tcp(" + p.Address(0) + ")/"}}
 	applyTypes(t, primary, policies)
@@ -296,27 +223,15 @@ func TestAReplicaThatIsHeldIsTheConfigs(t *testing.T) {
 	p.Exec(0, "SET GLOBAL read_only = 1")
 	p.Exec(1, "UPDATE "+cfg.Layout.Database(0)+".layout SET state = 'held'") // it is read-only, but not for root
 	p.Promote(1)
-	await := func(enough func(error) bool) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			_, err := c.Add(t.Context(), remind.New(1, "x", tocsin.In(day)))
-			if enough(err) {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("got %v", err)
-			}
-		}
-	}
-	await(func(err error) bool {
-		return errors.Is(err, tocsin.ErrLayout) && strings.Contains(err.Error(), "is held, as it is")
-	})
+	add := func() error { _, err := c.Add(t.Context(), remind.New(1, "x", tocsin.In(day))); return err }
+	eventually(t, "is held, as it is", add)
 	p.Exec(1, "UPDATE "+cfg.Layout.Database(0)+".layout SET state = 'active'")
-	await(func(err error) bool { return err == nil })
+	eventually(t, "", add)
 }
 
-// A client remembers the marks that it has read, and reads them again within a second.
-func TestAnOlderCopyTakesNoTaskAndCanBeRead(t *testing.T) {
+// A client reads the layout rows, and the marks in them, again within a second, whatever connection it uses. A database that takes no
+// tasks can be read, and leaves its neighbour alone.
+func TestADatabaseThatTakesNoTasksCanBeReadAndLeavesItsNeighbourAlone(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)
 	db := session(t, devtest.DSN(t), "")
@@ -324,32 +239,48 @@ func TestAnOlderCopyTakesNoTaskAndCanBeRead(t *testing.T) {
 		exec(t, db, "UPDATE "+cfg.Layout.Database(database)+".layout SET mark = ?", time.Now().Add(-time.Minute).UnixMilli())
 	}
 	c := open(t, cfg)
-	stored := add(t, c, remind.New(bizOn(cfg.Layout, 1, 1), "x", tocsin.In(day)))
-	for says, change := range map[string]string{
-		"is an older copy: it ends at ": "mark = mark - 86400000",
-		"is held, as it is":             "mark = mark + 86400000, state = 'held'",
+	there, beside := bizOn(cfg.Layout, 1, 1), bizOn(cfg.Layout, 0, 1)
+	stored := add(t, c, remind.New(there, "x", tocsin.In(day)))
+	for says, change := range map[string]struct {
+		set, help string
+		inTx      bool // a statement in a caller's transaction sees it too
+	}{
+		"is an older copy: it ends at ": {"mark = mark - 86400000", "run `tocsin ddl restore-check`", false},
+		"is held, as it is":             {"mark = mark + 86400000, state = 'held'", "run `tocsin ddl restore-check`", true},
+		"is retired":                    {"state = 'retired'", "", true},
 	} {
-		exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET "+change)
-		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			_, err := c.Add(t.Context(), remind.New(bizOn(cfg.Layout, 1, 1), "x", tocsin.In(day)))
-			if errors.Is(err, tocsin.ErrLayout) && strings.Contains(err.Error(), says) && strings.Contains(err.Error(), "run `tocsin ddl restore-check`") {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("got %v, want %q", err, says)
+		exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET "+change.set)
+		refused := func(how string, err error) {
+			t.Helper()
+			if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), change.help) {
+				t.Errorf("%s: %s: %v", says, how, err)
 			}
 		}
-		add(t, c, remind.New(bizOn(cfg.Layout, 0, 1), "x", tocsin.In(day)))
-		if got := get(t, c, stored.JobID); got.JobID != stored.JobID {
-			t.Errorf("got %+v", got)
+		for began, err := time.Now(), error(nil); err == nil || !strings.Contains(err.Error(), says); {
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("%s: not seen: %v", says, err)
+			}
+			_, err = c.Add(t.Context(), remind.New(there, "late", tocsin.In(day)))
+		}
+		late := len(listed(t, c, there))
+		add(t, c, remind.New(beside, says, tocsin.In(day)))
+		for how, when := range map[string]tocsin.When{"near": tocsin.In(0), "far": tocsin.In(day)} {
+			_, err := c.Add(t.Context(), remind.New(there, "x", when))
+			refused(how+", over a connection that was admitted next door", err)
+		}
+		added, err := c.AddMany(t.Context(), []tocsin.NewTask{remind.New(there, "x", tocsin.In(day)), remind.New(beside, says, tocsin.In(day))})
+		refused("add many", err)
+		refused("add many, the task", added[0].Err)
+		for how, do := range txCalls(t, c, there, stored.JobID) {
+			if change.inTx {
+				refused(how, rolledBack(t, db, do))
+			}
+		}
+		next := slices.DeleteFunc(listed(t, c, beside), func(i tocsin.Info) bool { return i.Payload != says })
+		if rows := listed(t, c, there); added[1].Err != nil || len(next) != 2 || len(rows) != late || rows[0].JobID != stored.JobID || get(t, c, stored.JobID).JobID != stored.JobID {
+			t.Errorf("%s: %+v; next door %+v; in it %+v", says, added, next, rows)
 		}
 		exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET state = 'active', mark = ?", time.Now().UnixMilli())
-	}
-	exec(t, db, "UPDATE "+cfg.Layout.Database(1)+".layout SET state = 'held'")
-	for name, do := range txCalls(t, c, bizOn(cfg.Layout, 1, 1), stored.JobID) {
-		if err := rolledBack(t, db, do); !errors.Is(err, tocsin.ErrLayout) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 
@@ -378,7 +309,7 @@ func TestAServerThatTakesNoWritesStoresNothingAndIsNoDoubt(t *testing.T) {
 			if err := call(); !errors.Is(err, tocsin.ErrUnreachable) || errors.Is(err, tocsin.ErrUnknownOutcome) {
 				t.Errorf("got %v", err)
 			}
-			if list := must[[]tocsin.Info](t)(c.List(t.Context(), 11)); len(list) != 1 || list[0].Status != tocsin.Pending {
+			if list := listed(t, c, 11); len(list) != 1 || list[0].Status != tocsin.Pending {
 				t.Errorf("stored: %+v", list)
 			}
 		})
@@ -398,5 +329,22 @@ func TestAnUnknownBizTypeWaitsForNoServerThatHangs(t *testing.T) {
 	defer cancel()
 	if _, err := c.Add(ctx, tocsin.Define[string]("no.such").New(1, "x", tocsin.In(day))); !errors.Is(err, tocsin.ErrUnknownBizType) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A delay of an outbox counts on by the server's clock, as the client has read it. A reading in whole milliseconds is up to
+// one behind, and the task is early by that.
+func TestTheServersClockIsReadInMicroseconds(t *testing.T) {
+	t.Parallel()
+	c, db := start(t)
+	for range 50 {
+		var text string
+		if err := db.QueryRowContext(t.Context(), "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)").Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		before := must[time.Time](t)(time.Parse("2006-01-02 15:04:05.000000", text))
+		if read, err := client.MoverOf(c).ServerClock(t.Context()); err != nil || read.Before(before) {
+			t.Fatalf("the clock was read as %s after it was %s: %v", read, before, err)
+		}
 	}
 }

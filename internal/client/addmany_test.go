@@ -1,4 +1,4 @@
-package tocsin_test
+package client_test
 
 import (
 	"context"
@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 func TestAddManyStoresAllOverAllTables(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	const n = 5000
 	tasks := make([]tocsin.NewTask, n)
 	for i := range tasks {
@@ -29,17 +28,17 @@ func TestAddManyStoresAllOverAllTables(t *testing.T) {
 	}
 	added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), tasks))
 	rows, rings := 0, 0
-	for table := range cfg.Layout.Total() {
-		here := count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Table(table))
+	for table := range c.Layout().Total() {
+		here := count(t, db, "SELECT COUNT(*) FROM "+c.Layout().Table(table))
 		if rows += here; here == 0 {
-			t.Errorf("%s is empty", cfg.Layout.Table(table))
+			t.Errorf("%s is empty", c.Layout().Table(table))
 		}
 	}
-	for d := range cfg.Layout.Databases {
-		name := cfg.Layout.Database(d)
+	for d := range c.Layout().Databases {
+		name := c.Layout().Database(d)
 		rings += count(t, db, "SELECT COUNT(*) FROM "+name+".doorbell")
-		for table := d * cfg.Layout.Tables; table < (d+1)*cfg.Layout.Tables; table++ {
-			rings -= count(t, db, "SELECT COUNT(*) FROM "+name+".doorbell AS b JOIN "+cfg.Layout.Table(table)+
+		for table := d * c.Layout().Tables; table < (d+1)*c.Layout().Tables; table++ {
+			rings -= count(t, db, "SELECT COUNT(*) FROM "+name+".doorbell AS b JOIN "+c.Layout().Table(table)+
 				" AS t ON t.job_id = b.job_id AND t.biz_type = b.biz_type AND t.action_time = b.action_time WHERE b.table_no = ?", table)
 		}
 	}
@@ -79,7 +78,7 @@ func TestAddManyTellsExistingFromNew(t *testing.T) {
 	if !again[0].Existing || again[0].JobID != added[4].JobID {
 		t.Errorf("once more: %+v", again)
 	}
-	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 1)); len(list) != 5 {
+	if list := listed(t, c, 1); len(list) != 5 {
 		t.Errorf("%d are stored", len(list))
 	}
 }
@@ -88,9 +87,7 @@ func TestAddManyTellsExistingFromNew(t *testing.T) {
 // node would look in vain.
 func TestAddManyRingsForNewTasksAlone(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	db := session(t, devtest.DSN(t), "")
+	c, db := start(t)
 	tasks := make([]tocsin.NewTask, 60)
 	for i := range tasks {
 		tasks[i] = remind.New(uint64(i+1), "x", tocsin.In(time.Second)).Dedup("once")
@@ -102,8 +99,8 @@ func TestAddManyRingsForNewTasksAlone(t *testing.T) {
 	}
 	added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), append(tasks, remind.New(70, "x", tocsin.In(time.Second)))))
 	rings := 0
-	for d := range cfg.Layout.Databases {
-		rings += count(t, db, "SELECT COUNT(*) FROM "+cfg.Layout.Database(d)+".doorbell")
+	for d := range c.Layout().Databases {
+		rings += count(t, db, "SELECT COUNT(*) FROM "+c.Layout().Database(d)+".doorbell")
 	}
 	for i, a := range added {
 		if a.Existing != (i < 40) || bells(t, c, db, a.JobID) != 1 {
@@ -121,17 +118,15 @@ func TestATakenIDIsFollowedByTheNext(t *testing.T) {
 	tx := begin(t, session(t, devtest.DSN(t), ""))
 	at := time.Now().Add(time.Hour)
 	next := func() tocsin.NewTask {
-		c.NextIDAt(at)
+		client.MoverOf(c).IDs.Start(at)
 		return remind.New(1, "x", tocsin.In(day))
 	}
 	ids := []tocsin.JobID{add(t, c, next()).JobID, add(t, c, next()).JobID}
 	ids = append(ids, must[tocsin.Added](t)(c.AddTx(t.Context(), tx, next())).JobID)
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, tx)
 	ids = append(ids, add(t, c, next().Dedup("k")).JobID)
 	other := remind.New(1, "another", tocsin.In(day))
-	c.NextIDAt(at)
+	client.MoverOf(c).IDs.Start(at)
 	for _, a := range must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{other, other, other})) {
 		ids = append(ids, a.JobID)
 	}
@@ -139,7 +134,7 @@ func TestATakenIDIsFollowedByTheNext(t *testing.T) {
 	for _, id := range ids {
 		seen[id] = true
 	}
-	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 1)); len(seen) != len(ids) || len(list) != len(ids) {
+	if list := listed(t, c, 1); len(seen) != len(ids) || len(list) != len(ids) {
 		t.Errorf("%d ids, %d rows, of %d tasks", len(seen), len(list), len(ids))
 	}
 }
@@ -162,59 +157,36 @@ func TestAnIdenticalTaskOfAnotherProcessIsAnotherTask(t *testing.T) {
 			id++
 			at = at.Add(time.Minute)
 			same := remind.New(id, "x", tocsin.In(ahead))
-			first.NextIDAt(at)
-			second.NextIDAt(at)
+			client.MoverOf(first).IDs.Start(at)
+			client.MoverOf(second).IDs.Start(at)
 			there := must[[]tocsin.Added](t)(first.AddMany(t.Context(), []tocsin.NewTask{same, same}))
 			got := must[[]tocsin.Added](t)(second.AddMany(t.Context(), append([]tocsin.NewTask{same, same}, beside...)))
 			ids := map[tocsin.JobID]bool{}
 			for _, a := range append(there, got[:2]...) {
 				ids[a.JobID] = true
 			}
-			if list := must[[]tocsin.Info](t)(first.List(t.Context(), id)); len(list) != 4 || len(ids) != 4 {
+			if list := listed(t, first, id); len(list) != 4 || len(ids) != 4 {
 				t.Errorf("%s, in %s: %d rows, %d ids, of 4 tasks", name, ahead, len(list), len(ids))
 			}
 		}
 	}
 }
 
-func TestAddManyKeepsGoodTasksFromBadOnes(t *testing.T) {
-	t.Parallel()
-	c := open(t, cluster(t))
-	added, err := c.AddMany(t.Context(), []tocsin.NewTask{
-		remind.New(1, "x", tocsin.In(day)),
-		remind.New(0, "x", tocsin.In(day)),
-		remind.New(1, "y", tocsin.In(day)),
-		tocsin.Define[int]("no.such").New(1, 1, tocsin.In(day)),
-	})
-	if !errors.Is(err, tocsin.ErrInvalid) || !strings.HasPrefix(err.Error(), "2 of 4 tasks are not stored: 2 refused (biz type \"coupon.remind\": biz_id is 0)") {
-		t.Errorf("got %v", err)
-	}
-	for i, want := range []error{nil, tocsin.ErrInvalid, nil, tocsin.ErrUnknownBizType} {
-		if !errors.Is(added[i].Err, want) || (added[i].JobID == 0) != (want != nil) {
-			t.Errorf("task %d: %+v", i, added[i])
-		}
-	}
-	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 1)); len(list) != 2 {
-		t.Errorf("%d are stored", len(list))
-	}
-}
-
 func TestAddManyLeavesOutTheCulpritsAlone(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
+	c := open(t, cluster(t))
 	missing := 1
-	exec(t, session(t, devtest.DSN(t), ""), "DROP TABLE "+cfg.Layout.Table(missing))
+	exec(t, session(t, devtest.DSN(t), ""), "DROP TABLE "+c.Layout().Table(missing))
 	tasks := make([]tocsin.NewTask, 300)
 	for i := range tasks {
 		tasks[i] = remind.New(uint64(i+1), "x", tocsin.In(0))
 	}
 	added, err := c.AddMany(t.Context(), tasks)
-	if err == nil || !strings.Contains(err.Error(), "on server db1 (add task to "+cfg.Layout.Table(missing)+" on db1: ") {
+	if err == nil || !strings.Contains(err.Error(), "on server db1 (add task to "+c.Layout().Table(missing)+" on db1: ") {
 		t.Errorf("got %v", err)
 	}
 	for i, a := range added {
-		if bad := cfg.Layout.TableOf(uint64(i+1)) == missing; bad != (a.Err != nil) || bad != (a.JobID == 0) {
+		if bad := c.Layout().TableOf(uint64(i+1)) == missing; bad != (a.Err != nil) || bad != (a.JobID == 0) {
 			t.Errorf("biz_id %d: %+v", i+1, a)
 		}
 	}
@@ -222,9 +194,7 @@ func TestAddManyLeavesOutTheCulpritsAlone(t *testing.T) {
 
 func TestAddManyStoresAroundALockedTable(t *testing.T) {
 	t.Parallel()
-	cfg := cluster(t)
-	c := open(t, cfg)
-	own := session(t, devtest.DSN(t), "")
+	c, own := start(t)
 	holder := must[*sql.Conn](t)(own.Conn(t.Context()))
 	defer holder.Close()
 	locked := func(query string) {
@@ -232,11 +202,11 @@ func TestAddManyStoresAroundALockedTable(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	locked("LOCK TABLES " + cfg.Layout.Table(1) + " WRITE")
+	locked("LOCK TABLES " + c.Layout().Table(1) + " WRITE")
 	tasks, others := make([]tocsin.NewTask, 200), 0
 	for i := range tasks {
 		tasks[i] = remind.New(uint64(i+1), "x", tocsin.In(0))
-		if cfg.Layout.TableOf(uint64(i+1)) != 1 {
+		if c.Layout().TableOf(uint64(i+1)) != 1 {
 			others++
 		}
 	}
@@ -245,7 +215,7 @@ func TestAddManyStoresAroundALockedTable(t *testing.T) {
 		_, err := c.AddMany(t.Context(), tasks)
 		done <- err
 	}()
-	free := []string{cfg.Layout.Table(0), cfg.Layout.Table(2), cfg.Layout.Table(3)}
+	free := []string{c.Layout().Table(0), c.Layout().Table(2), c.Layout().Table(3)}
 	for stored := 0; stored < others; time.Sleep(10 * time.Millisecond) {
 		stored = 0
 		for _, table := range free {
@@ -263,12 +233,31 @@ func TestAddManyStoresAroundALockedTable(t *testing.T) {
 	}
 }
 
+// A try of AddMany may lose its connection while its commit hangs; the next one then waits for its locks. The rows that the first has
+// stored are found, and not stored again under other ids.
+func TestAddManyFindsWhatALockedTryHasStored(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]error{"the server answers": nil, "the server is gone": tocsin.ErrUnreachable} {
+		c, db := start(t)
+		id := add(t, c, remind.New(1, "x", tocsin.In(day))).JobID
+		lock := must[*sql.Tx](t)(db.BeginTx(t.Context(), nil))
+		must[sql.Result](t)(lock.ExecContext(t.Context(), "UPDATE "+c.Layout().Table(id.Table())+" SET attribute = attribute WHERE job_id = ?", uint64(id)))
+		task := client.Task{BizType: "coupon.remind", BizID: 1, When: client.In(day), Payload: "x"}
+		got := client.MoverOf(c).StoreInDoubt(t.Context(), task, uint64(id), func() error {
+			if err := lock.Rollback(); err != nil {
+				t.Error(err)
+			}
+			return gone
+		})
+		if rows := listed(t, c, 1); got.JobID != uint64(id) || len(rows) != 1 || errors.Is(got.Err, tocsin.ErrUnknownOutcome) != (gone != nil) || !errors.Is(got.Err, gone) {
+			t.Errorf("%s: %+v, want job_id %s; %d rows", name, got, id, len(rows))
+		}
+	}
+}
+
 func TestAddManySaysWhatIsStoredWhenOneServerIsDown(t *testing.T) {
 	t.Parallel()
-	second := secondServer(t)
-	cfg := cluster(t,
-		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}},
-		tocsin.Server{Name: "db2", DSN: second.DSN(), Databases: []int{1}})
+	cfg, second := onTwoServers(t)
 	c := open(t, cfg)
 	tasks := make([]tocsin.NewTask, 3000)
 	lost := 0
@@ -291,10 +280,8 @@ func TestAddManySaysWhatIsStoredWhenOneServerIsDown(t *testing.T) {
 		if down != (a.Err != nil) || errors.Is(a.Err, tocsin.ErrUnknownOutcome) {
 			t.Fatalf("biz_id %d: %+v", i+1, a)
 		}
-		if list := 0; !down && i%100 == 0 {
-			if list = len(must[[]tocsin.Info](t)(c.List(t.Context(), uint64(i+1)))); list != 1 {
-				t.Errorf("biz_id %d: %d rows", i+1, list)
-			}
+		if !down && i%100 == 0 && len(listed(t, c, uint64(i+1))) != 1 {
+			t.Errorf("biz_id %d is not stored once", i+1)
 		}
 	}
 	t.Logf("told after %s", time.Since(began))
@@ -314,30 +301,8 @@ func TestAddManySplitsByBytes(t *testing.T) {
 	}
 }
 
-func TestAddManyInCountsByTheDatabasesClock(t *testing.T) {
-	t.Parallel()
-	c := open(t, cluster(t))
-	added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{
-		remind.New(5, "x", tocsin.In(time.Hour)),
-		remind.New(5, "x", tocsin.At(time.Unix(1, 0))),
-	}))
-	later, past := get(t, c, added[0].JobID), get(t, c, added[1].JobID)
-	if late := later.ActionTime.Sub(later.Created.Add(time.Hour)).Abs(); late > 10*time.Second || !later.DueTime.Equal(later.ActionTime) {
-		t.Errorf("in an hour: %s off, %+v", late, later)
-	}
-	if late := past.ActionTime.Sub(past.Created).Abs(); late > 10*time.Second || past.DueTime.Unix() != 1 {
-		t.Errorf("past: %s off, %+v", late, past)
-	}
-}
-
-// throughProxy is a client that reaches its server through a proxy.
-func throughProxy(t *testing.T) (*tocsin.Client, *devtest.Proxy) {
-	t.Helper()
-	cfg := cluster(t)
-	p, dsn := devtest.NewProxy(t, devtest.DSN(t))
-	cfg.Servers = []tocsin.Server{{Name: "db1", DSN: dsn}}
-	return open(t, cfg), p
-}
+// firstStatements are those by which a task is stored, by the way to add it.
+var firstStatements = map[string]string{"add": "/* tocsin add */", "add_many": "/* tocsin add many */"}
 
 func TestALostConnectionNeverStoresATaskTwice(t *testing.T) {
 	t.Parallel()
@@ -358,20 +323,15 @@ func TestALostConnectionNeverStoresATaskTwice(t *testing.T) {
 			"an empty one":      remind.New(11, "", tocsin.In(day)),
 			"one not of ASCII ": remind.New(11, "ü", tocsin.In(day)),
 		} {
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				c, p := throughProxy(t)
-				p.BreakAt("/* tocsin add */", broken.before, broken.times)
-				added := add(t, c, task)
-				one(t, c, p, added, broken.times)
-			})
-			t.Run(name+"/"+kind+"/many", func(t *testing.T) {
-				t.Parallel()
-				c, p := throughProxy(t)
-				p.BreakAt("/* tocsin add many */", broken.before, broken.times)
-				added := must[[]tocsin.Added](t)(c.AddMany(t.Context(), []tocsin.NewTask{task}))
-				one(t, c, p, added[0], broken.times)
-			})
+			for way, statement := range firstStatements {
+				t.Run(name+"/"+kind+"/"+way, func(t *testing.T) {
+					t.Parallel()
+					c, p := throughProxy(t)
+					p.BreakAt(statement, broken.before, broken.times)
+					added := must[[]tocsin.Added](t)(adders[way](t.Context(), c, nil, task))
+					one(t, c, p, added[0], broken.times)
+				})
+			}
 		}
 	}
 }
@@ -379,7 +339,7 @@ func TestALostConnectionNeverStoresATaskTwice(t *testing.T) {
 // one demands that there is one task, the one that was added.
 func one(t *testing.T, c *tocsin.Client, p *devtest.Proxy, added tocsin.Added, broken int) {
 	t.Helper()
-	list := must[[]tocsin.Info](t)(c.List(t.Context(), 11))
+	list := listed(t, c, 11)
 	if p.Breaks() != broken {
 		t.Errorf("%d connections broke, not %d", p.Breaks(), broken)
 	}
@@ -390,13 +350,14 @@ func one(t *testing.T, c *tocsin.Client, p *devtest.Proxy, added tocsin.Added, b
 
 func TestWhatCannotBeAskedAgainIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	for name, statement := range map[string]string{"Add": "/* tocsin add */", "AddMany": "/* tocsin add many */"} {
-		t.Run(name, func(t *testing.T) {
+	for way, statement := range firstStatements {
+		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			c, p := throughProxy(t)
 			p.BreakAt(statement, false, 1)
 			p.DownAtBreak()
-			id, err := addOne(p.EndAfterBreak(t, time.Second), c, name)
+			added, err := adders[way](p.EndAfterBreak(t, time.Second), c, nil, remind.New(11, "x", tocsin.In(0)))
+			id := added[0].JobID
 			if !errors.Is(err, tocsin.ErrUnknownOutcome) || id == 0 || !strings.Contains(err.Error(), id.String()) {
 				t.Fatalf("job_id %s, %v", id, err)
 			}
@@ -406,17 +367,6 @@ func TestWhatCannotBeAskedAgainIsAnUnknownOutcome(t *testing.T) {
 			}
 		})
 	}
-}
-
-// addOne adds a task by either way and gives the job_id that is said to be in doubt.
-func addOne(ctx context.Context, c *tocsin.Client, how string) (tocsin.JobID, error) {
-	task := remind.New(11, "x", tocsin.In(0))
-	if how == "Add" {
-		a, err := c.Add(ctx, task)
-		return a.JobID, err
-	}
-	all, err := c.AddMany(ctx, []tocsin.NewTask{task})
-	return all[0].JobID, err
 }
 
 func TestAServerThatGoesDownStoresNothing(t *testing.T) {
@@ -434,7 +384,7 @@ func TestAServerThatGoesDownStoresNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	p.SetDown(false)
-	if list := must[[]tocsin.Info](t)(c.List(t.Context(), 11)); len(list) != 0 {
+	if list := listed(t, c, 11); len(list) != 0 {
 		t.Errorf("%d are stored", len(list))
 	}
 }
