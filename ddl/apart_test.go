@@ -4,32 +4,19 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/tocsinhq/tocsin/internal/devserver"
 )
-
-// serverIn starts a server in a folder.
-func serverIn(t *testing.T, dir string) *devserver.MariaDB {
-	t.Helper()
-	m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.Kill(); _ = m.Stop() })
-	return m
-}
 
 // A MySQL whose files were copied has the server_uuid of the original, until its auto.cnf is removed. MariaDB has none.
 func TestAServerMadeFromACopyOfTheOthersFiles(t *testing.T) {
 	t.Parallel()
 	here, there := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
-	if err := serverIn(t, here).Stop(); err != nil {
+	if err := otherServer(t, here).Stop(); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.CopyFS(there, os.DirFS(here)); err != nil {
 		t.Fatal(err)
 	}
-	first, second := serverIn(t, here), serverIn(t, there)
+	first, second := otherServer(t, here), otherServer(t, there)
 	cfg := config(t, 2, 4)
 	cfg.Servers[0].DSN = first.DSN()
 	r := newRemovalTo(t, cfg, second.DSN())
@@ -41,7 +28,7 @@ func TestAServerMadeFromACopyOfTheOthersFiles(t *testing.T) {
 		if err := os.Remove(filepath.Join(there, "data", "auto.cnf")); err != nil {
 			t.Fatal(err)
 		}
-		r.new.Servers[1].DSN = serverIn(t, there).DSN()
+		r.new.Servers[1].DSN = otherServer(t, there).DSN()
 	}
 	r.must((*Move).Retire)
 }

@@ -9,36 +9,28 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 func TestApplyCreatesEverythingOnceAndThenNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 8, 16)
 	var done, total int
-	first, err := Apply(t.Context(), cfg, Options{Progress: func(d, n int) { done, total = d, n }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := applied(t, cfg, Options{Progress: func(d, n int) { done, total = d, n }})
 	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Databases: 8, Tables: 8 * 25, WorksWith: 3}); first != want || first.Cluster == "" || first.Identity == "" {
 		t.Errorf("first Apply: %+v, want %+v", first, want)
 	}
 	if done != 200 || total != 200 {
 		t.Errorf("progress ended at %d of %d, want 200 of 200", done, total)
 	}
-	again, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: first.Cluster, Identity: first.Identity, Existing: 200, From: 3, WorksWith: 3}); err != nil || again != want {
-		t.Errorf("second Apply: %+v, %v, want %+v", again, err, want)
+	if again, want := applied(t, cfg, Options{}), (Result{Cluster: first.Cluster, Identity: first.Identity, Existing: 200, From: 3, WorksWith: 3}); again != want {
+		t.Errorf("second Apply: %+v, want %+v", again, want)
 	}
 }
 
@@ -54,13 +46,10 @@ func TestApplyGoesOnAfterAKill(t *testing.T) {
 	if err != nil || len(before) == 0 {
 		t.Fatalf("the kill came too late to test anything: %d findings, %v", len(before), err)
 	}
-	res, err := Apply(t.Context(), cfg, Options{})
-	if err != nil || res.Existing == 0 || res.Tables == 0 || res.Existing+res.Tables != 8*73 {
-		t.Errorf("%+v, %v", res, err)
+	if res := applied(t, cfg, Options{}); res.Existing == 0 || res.Tables == 0 || res.Existing+res.Tables != 8*73 {
+		t.Errorf("%+v", res)
 	}
-	if after, err := Verify(t.Context(), cfg); err != nil || len(after) != 0 {
-		t.Errorf("after the second Apply: %v, %v", after, err)
-	}
+	verified(t, cfg)
 }
 
 // envApply holds the config of an Apply to run in a process of its own.
@@ -119,39 +108,15 @@ func TestApplyStopsWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-func TestTwoAppliesAtOnceAgreeOnOneCluster(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, 2, 8)
-	var wg sync.WaitGroup
-	var results [3]Result
-	var errs [3]error
-	for i := range results {
-		wg.Go(func() { results[i], errs[i] = Apply(context.Background(), cfg, Options{}) })
-	}
-	wg.Wait()
-	for i, err := range errs {
-		if err != nil || results[i].Cluster != results[0].Cluster {
-			t.Errorf("Apply %d: %+v, %v", i, results[i], err)
-		}
-	}
-	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
-		t.Errorf("verify: %v, %v", findings, err)
-	}
-}
-
 // limited makes a user who may use the databases of a cluster and no others,
 // and returns the config with that user.
 func limited(t *testing.T, cfg tocsin.Config) tocsin.Config {
 	t.Helper()
-	user, admin := cfg.Layout.Prefix, cfg
+	user := cfg.Layout.Prefix
 	execute(t, cfg, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'pw'")
+	db := pool(t, cfg)
 	t.Cleanup(func() {
-		server, err := mysql.Open(client.Specs(admin)[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer server.DB.Close()
-		if _, err := server.DB.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'"); err != nil {
+		if _, err := db.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -188,51 +153,30 @@ func TestWithoutTheCreateDatabaseRight(t *testing.T) {
 			execute(t, admin, "GRANT CREATE ON "+table.full()+" TO '"+cfg.Layout.Prefix+"'@'%'")
 		}
 	}
-	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Tables: 22, WorksWith: 3}); err != nil || res != want {
-		t.Errorf("databases made by an administrator: %+v, %v, want %+v", res, err, want)
+	res := applied(t, cfg, Options{})
+	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Tables: 22, WorksWith: 3}); res != want {
+		t.Errorf("databases made by an administrator: %+v, want %+v", res, want)
 	}
-	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
-		t.Errorf("verify: %v, %v", findings, err)
-	}
-}
-
-// secondServer starts another MariaDB for this test alone.
-func secondServer(t *testing.T) *devserver.MariaDB {
-	t.Helper()
-	m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
+	verified(t, cfg)
 }
 
 func TestDatabasesSplitOverTwoServersShareOneCluster(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 4, 2)
-	second := secondServer(t)
+	second := otherServer(t, t.TempDir())
 	cfg.Servers = []tocsin.Server{
 		{Name: "db2", DSN: second.DSN(), Databases: []int{1, 3}},
 		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0, 2}},
 	}
-	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Databases: 4, Tables: 44, WorksWith: 3}); err != nil || res != want {
-		t.Fatalf("%+v, %v, want %+v", res, err, want)
+	res := applied(t, cfg, Options{})
+	if want := (Result{Cluster: res.Cluster, Identity: res.Identity, Databases: 4, Tables: 44, WorksWith: 3}); res != want {
+		t.Fatalf("%+v, want %+v", res, want)
 	}
-	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
-		t.Errorf("verify: %v, %v", findings, err)
-	}
+	verified(t, cfg)
 	swapped := cfg
 	swapped.Servers = []tocsin.Server{cfg.Servers[0], cfg.Servers[1]}
 	swapped.Servers[0].Databases, swapped.Servers[1].Databases = []int{0, 2}, []int{1, 3}
-	if findings, err := Verify(t.Context(), swapped); err != nil || len(findings) != 4 {
-		t.Errorf("verify with the servers swapped: %v, %v, want four missing databases", findings, err)
-	}
+	verified(t, swapped, "is missing", "is missing", "is missing", "is missing")
 	if err := second.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -244,9 +188,7 @@ func TestDatabasesSplitOverTwoServersShareOneCluster(t *testing.T) {
 func TestApplyRefusesWhatIsStoredOtherwiseAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 2, 2)
-	if _, err := Apply(t.Context(), cfg, Options{Cluster: "c1", Identity: "i1"}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{Cluster: "c1", Identity: "i1"})
 	name := cfg.Layout.Database(0)
 	bigger, fewer := cfg, cfg
 	bigger.Layout.Databases, bigger.Layout.Tables = 3, 4
@@ -269,33 +211,21 @@ func TestApplyRefusesWhatIsStoredOtherwiseAndWritesNothing(t *testing.T) {
 			t.Errorf("%s: got  %v\nwant %s", about, err, c.want)
 		}
 	}
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 22, From: 3, WorksWith: 3}) {
-		t.Errorf("afterwards: %+v, %v", res, err)
+	if res := applied(t, cfg, Options{}); res != (Result{Cluster: "c1", Identity: "i1", Existing: 22, From: 3, WorksWith: 3}) {
+		t.Errorf("afterwards: %+v", res)
 	}
 }
 
 func TestALockOnATableThatStandsHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 1, 2)
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{})
 	execute(t, cfg, "DROP TABLE $0.task_0001")
-	server, err := mysql.Open(client.Specs(cfg)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.DB.Close()
-	conn, err := server.DB.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(pool(t, cfg).Conn(t.Context()))
 	defer conn.Close()
-	if _, err := conn.ExecContext(t.Context(), "LOCK TABLES "+cfg.Layout.Table(0)+" WRITE"); err != nil {
-		t.Fatal(err)
-	}
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Tables != 1 {
-		t.Errorf("%+v, %v", res, err)
+	must(conn.ExecContext(t.Context(), "LOCK TABLES "+cfg.Layout.Table(0)+" WRITE"))
+	if res := applied(t, cfg, Options{}); res.Tables != 1 {
+		t.Errorf("%+v", res)
 	}
 }
 

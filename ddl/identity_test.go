@@ -3,80 +3,44 @@ package ddl
 import (
 	"context"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/client"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 )
-
-// identities reads the identity of every database.
-func identities(t *testing.T, cfg tocsin.Config) []string {
-	t.Helper()
-	sites, err := openSites(cfg, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeSites(sites)
-	all := make([]string, cfg.Layout.Databases)
-	for _, s := range sites {
-		for _, db := range s.Databases {
-			row, err := s.readLayout(t.Context(), db)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[db] = row.Identity
-		}
-	}
-	return all
-}
 
 // nameless makes a cluster of two databases whose identity could not be written yet.
 func nameless(t *testing.T) tocsin.Config {
 	t.Helper()
 	cfg := config(t, 2, 2)
 	cfg.Cluster = "c1"
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{})
 	for db := range 2 {
 		execute(t, cfg, fmt.Sprintf("UPDATE $%d.layout SET identity = ''", db))
 	}
-	if ids := identities(t, cfg); !slices.Equal(ids, []string{"", ""}) {
-		t.Fatalf("identities %q of a cluster without any", ids)
-	}
+	wantSaid(t, identities(t, cfg), "", "")
 	return cfg
 }
 
 func TestApplyGivesAClusterItsIdentity(t *testing.T) {
 	t.Parallel()
 	cfg := nameless(t)
-	findings, err := Verify(t.Context(), cfg)
-	if err != nil || len(findings) != 2 || !findings[0].Warning || !findings[1].Warning {
-		t.Errorf("before: %v, %v, want two warnings", findings, err)
-	}
+	verified(t, cfg, "warning: ", "warning: ")
 	client, err := tocsin.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatalf("a client of a cluster without an identity: %v", err)
 	}
 	_ = client.Close()
-	res, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: "c1", Identity: res.Identity, Existing: 22, From: 3, WorksWith: 3}); err != nil || res != want || res.Identity == "" {
-		t.Fatalf("%+v, %v, want %+v", res, err, want)
+	res := applied(t, cfg, Options{})
+	if want := (Result{Cluster: "c1", Identity: res.Identity, Existing: 22, From: 3, WorksWith: 3}); res != want || res.Identity == "" {
+		t.Fatalf("%+v, want %+v", res, want)
 	}
 	for range 2 {
-		if ids := identities(t, cfg); !slices.Equal(ids, []string{res.Identity, res.Identity}) {
-			t.Errorf("identities %q, want %s twice", ids, res.Identity)
-		}
-		if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
-			t.Errorf("after: %v, %v", findings, err)
-		}
-		if again, err := Apply(t.Context(), cfg, Options{}); err != nil || again != res {
-			t.Errorf("again: %+v, %v", again, err)
+		wantSaid(t, identities(t, cfg), res.Identity, res.Identity)
+		verified(t, cfg)
+		if again := applied(t, cfg, Options{}); again != res {
+			t.Errorf("again: %+v", again)
 		}
 	}
 }
@@ -85,33 +49,27 @@ func TestAPlanGivesAClusterItsIdentity(t *testing.T) {
 	t.Parallel()
 	cfg := nameless(t)
 	for _, identity := range []string{"i1", "i2"} { // the second run finds an identity
-		plans, err := Plan(cfg, Options{Identity: identity})
-		if err != nil {
-			t.Fatal(err)
-		}
-		paths, err := WritePlan(filepath.Join(t.TempDir(), identity), plans)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client(t, cfg.Servers[0].DSN, paths[0])
-		if ids := identities(t, cfg); !slices.Equal(ids, []string{"i1", "i1"}) {
-			t.Errorf("identities %q after the plan with %s", ids, identity)
-		}
+		run(t, cfg, must(Plan(cfg, Options{Identity: identity})))
+		wantSaid(t, identities(t, cfg), "i1", "i1")
 	}
-	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 0 {
-		t.Errorf("verify: %v, %v", findings, err)
-	}
+	verified(t, cfg)
 }
 
-func TestAppliesAtOnceAgreeOnOneIdentity(t *testing.T) {
+func TestAppliesAtOnceAgreeAndMakeEachChangeOnce(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(*testing.T) tocsin.Config{
-		"an older cluster": nameless,
-		"a new cluster":    func(t *testing.T) tocsin.Config { cfg := config(t, 2, 2); cfg.Cluster = "c1"; return cfg },
+	for name, c := range map[string]struct {
+		make    func(*testing.T) tocsin.Config
+		altered int
+		found   []string
+		says    string // each layout row
+	}{
+		"a cluster without an identity": {nameless, 0, nil, "3/3"},
+		"a new cluster":                 {func(t *testing.T) tocsin.Config { return config(t, 2, 8) }, 0, nil, "3/3"},
+		"tables of version 2":           {version2, changesOf2, []string{"warning: "}, "3/2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := make(t)
+			cfg := c.make(t)
 			var wg sync.WaitGroup
 			var results [4]Result
 			var errs [4]error
@@ -119,15 +77,21 @@ func TestAppliesAtOnceAgreeOnOneIdentity(t *testing.T) {
 				wg.Go(func() { results[i], errs[i] = Apply(context.Background(), cfg, Options{}) })
 			}
 			wg.Wait()
-			ids := identities(t, cfg)
+			ids, altered := identities(t, cfg), 0
 			if ids[0] == "" || ids[0] != ids[1] {
 				t.Errorf("identities %q", ids)
 			}
 			for i, err := range errs {
-				if err != nil || results[i].Identity != ids[0] {
+				if err != nil || results[i].Identity != ids[0] || results[i].Cluster != results[0].Cluster {
 					t.Errorf("Apply %d: %+v, %v, want identity %s", i, results[i], err, ids[0])
 				}
+				altered += results[i].Altered
 			}
+			if altered != c.altered {
+				t.Errorf("%d changes, want %d", altered, c.altered)
+			}
+			wantSaid(t, versions(t, cfg), c.says, c.says)
+			verified(t, cfg, c.found...)
 		})
 	}
 }
@@ -136,23 +100,18 @@ func TestAppliesAtOnceAgreeOnOneIdentity(t *testing.T) {
 func TestADatabaseWithoutAnIdentityGetsThatOfTheOthers(t *testing.T) {
 	t.Parallel()
 	cfg := nameless(t)
-	res, err := Apply(t.Context(), cfg, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := applied(t, cfg, Options{})
 	execute(t, cfg, "UPDATE $0.layout SET identity = ''")
-	again, err := Apply(t.Context(), cfg, Options{})
-	if err != nil || again != res || !slices.Equal(identities(t, cfg), []string{res.Identity, res.Identity}) {
-		t.Errorf("%+v, %v, identities %q, want %s", again, err, identities(t, cfg), res.Identity)
+	if again := applied(t, cfg, Options{}); again != res {
+		t.Errorf("%+v, want %+v", again, res)
 	}
+	wantSaid(t, identities(t, cfg), res.Identity, res.Identity)
 }
 
 func TestApplyRefusesDatabasesOfTwoIdentities(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 2, 2)
-	if _, err := Apply(t.Context(), cfg, Options{Identity: "i1"}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{Identity: "i1"})
 	execute(t, cfg, "UPDATE $1.layout SET identity = 'i2'")
 	_, err := Apply(t.Context(), cfg, Options{})
 	want := "identity is i1, but " + cfg.Layout.Database(1) + " on server db1 has i2: it is of another cluster with the same id, correct the servers of the config"
@@ -180,28 +139,16 @@ func TestAnIdentityThatCantBeWrittenIsAWarning(t *testing.T) {
 			if err != nil || res != want || !strings.Contains(res.Warning, c.want) || strings.Contains(res.Warning, "\n") {
 				t.Errorf("%+v, %v", res, err)
 			}
-			if ids := identities(t, admin); !slices.Equal(ids, []string{"", ""}) {
-				t.Errorf("identities %q", ids)
-			}
+			wantSaid(t, identities(t, admin), "", "")
 		})
 	}
 }
 
 // holdLayouts starts a transaction that locks both layout rows until the test ends.
 func holdLayouts(t *testing.T, cfg tocsin.Config) tocsin.Config {
-	server, err := mysql.Open(client.Specs(cfg)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.DB.Close() })
-	tx, err := server.DB.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must(pool(t, cfg).BeginTx(t.Context(), nil))
 	for db := range cfg.Layout.Databases {
-		if _, err := tx.Exec(in(cfg.Layout.Database(db), "SELECT * FROM `{database}`.layout FOR UPDATE")); err != nil {
-			t.Fatal(err)
-		}
+		must(tx.Exec(in(cfg.Layout.Database(db), "SELECT * FROM `{database}`.layout FOR UPDATE")))
 	}
 	return cfg
 }

@@ -1,7 +1,6 @@
 package ddl
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,10 +10,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
-	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // changesOf2 is how many changes tables of version 2 need: of the layout and of four task tables, in two databases.
@@ -33,38 +30,10 @@ func version2(t *testing.T) tocsin.Config {
 	return cfg
 }
 
-// open1 opens a pool to a cluster's server.
-func open1(t *testing.T, cfg tocsin.Config) *sql.DB {
-	t.Helper()
-	server, err := mysql.Open(client.Specs(cfg)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.DB.Close() })
-	return server.DB.DB
-}
-
-// versions reads schema_version and works_with of every database: "3/2".
-func versions(t *testing.T, cfg tocsin.Config) (all []string) {
-	t.Helper()
-	db := open1(t, cfg)
-	for n := range cfg.Layout.Databases {
-		var version, worksWith int
-		if err := db.QueryRow("SELECT schema_version, works_with FROM "+cfg.Layout.Database(n)+".layout").Scan(&version, &worksWith); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, fmt.Sprintf("%d/%d", version, worksWith))
-	}
-	return all
-}
-
 // hold opens a transaction that uses a table, until it is released.
 func hold(t *testing.T, cfg tocsin.Config, table string) (release func()) {
 	t.Helper()
-	tx, err := open1(t, cfg).Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must(pool(t, cfg).Begin())
 	release = func() { _ = tx.Rollback() }
 	t.Cleanup(release)
 	var rows int
@@ -77,16 +46,10 @@ func hold(t *testing.T, cfg tocsin.Config, table string) (release func()) {
 // shapes describes every table of a cluster, with its columns in order. Their comments are for people.
 func shapes(t *testing.T, cfg tocsin.Config) (all []string) {
 	t.Helper()
-	sites, err := openSites(cfg, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sites := must(openSites(cfg, 1))
 	defer closeSites(sites)
 	for db := range cfg.Layout.Databases {
-		found, err := sites[0].inspect(t.Context(), cfg.Layout.Database(db))
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must(sites[0].inspect(t.Context(), cfg.Layout.Database(db)))
 		for _, name := range slices.Sorted(maps.Keys(found)) {
 			s := found[name]
 			all = append(all, fmt.Sprint(name, s.engine, s.collation, s.still, s.columns, s.indexes))
@@ -105,21 +68,19 @@ func TestTablesOfVersion2BecomeWhatApplyMakes(t *testing.T) {
 	t.Parallel()
 	cfg, fresh := version2(t), config(t, 2, 4)
 	var done, total int
-	res, err := Apply(t.Context(), cfg, Options{Migrated: func(d, n int) { done, total = d, n }})
+	res := applied(t, cfg, Options{Migrated: func(d, n int) { done, total = d, n }})
 	want := Result{Cluster: cfg.Cluster, Identity: res.Identity, Tables: 4, Existing: 22, Altered: changesOf2, From: 2, WorksWith: 2}
-	if err != nil || res != want {
-		t.Fatalf("%+v, %v, want %+v", res, err, want)
+	if res != want {
+		t.Fatalf("%+v, want %+v", res, want)
 	}
 	if done != changesOf2 || total != changesOf2 {
 		t.Errorf("progress ended at %d of %d", done, total)
 	}
-	if _, err := Apply(t.Context(), fresh, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, fresh, Options{})
 	if got, want := shapes(t, cfg), shapes(t, fresh); !slices.Equal(got, want) {
 		t.Errorf("migrated:\n%s\n\nnew:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	db := open1(t, cfg)
+	db := pool(t, cfg)
 	for table := range cfg.Layout.Total() {
 		var rows int
 		query := "SELECT COUNT(*) FROM " + cfg.Layout.Table(table) + " WHERE job_id = 1 AND attribute = 'as it was' AND headers IS NULL AND biz_key = ''"
@@ -127,12 +88,9 @@ func TestTablesOfVersion2BecomeWhatApplyMakes(t *testing.T) {
 			t.Errorf("table %d: %d rows, %v", table, rows, err)
 		}
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "3/2"}) {
-		t.Errorf("versions %q", got)
-	}
-	again, err := Apply(t.Context(), cfg, Options{})
-	if want := (Result{Cluster: cfg.Cluster, Identity: res.Identity, Existing: 26, From: 3, WorksWith: 2}); err != nil || again != want {
-		t.Errorf("again: %+v, %v, want %+v", again, err, want)
+	wantSaid(t, versions(t, cfg), "3/2", "3/2")
+	if again, want := applied(t, cfg, Options{}), (Result{Cluster: cfg.Cluster, Identity: res.Identity, Existing: 26, From: 3, WorksWith: 2}); again != want {
+		t.Errorf("again: %+v, want %+v", again, want)
 	}
 }
 
@@ -165,27 +123,21 @@ func TestVerifyNamesBothVersionsAndTheCommandThatHelps(t *testing.T) {
 	execute(t, cfg, "ALTER TABLE $0.task_0001 DROP COLUMN due_time")
 	says("damaged", "server db1: "+name+".task_0001, column due_time is missing", of(0, 6), of(1, 7))
 	execute(t, cfg, "ALTER TABLE $0.task_0001 ADD COLUMN due_time DATETIME(3) NOT NULL AFTER action_time")
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{})
 	says("migrated", "warning: server db1: "+name+".layout has schema version 3 and works with programs for 2 or newer, "+
 		"as 1 more databases do: when all programs are for version 3, run `tocsin ddl finish`")
 	execute(t, cfg, "ALTER TABLE $1.task_0001 DROP COLUMN headers")
 	if _, err := Finish(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "schema version 3: server db1: "+cfg.Layout.Database(1)+".task_0001, column headers is missing") {
 		t.Errorf("finish of damaged tables: %v", err)
 	}
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil { // what a restored table lacks is added, whatever the layout row says
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{}) // what a restored table lacks is added, whatever the layout row says
 	for _, want := range []Finished{{3, 2, 2}, {3, 3, 0}} {
 		if done, err := Finish(t.Context(), cfg); err != nil || done != want {
 			t.Errorf("finish: %+v, %v, want %+v", done, err, want)
 		}
 	}
 	says("finished")
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/3", "3/3"}) {
-		t.Errorf("versions %q", got)
-	}
+	wantSaid(t, versions(t, cfg), "3/3", "3/3")
 }
 
 func TestFinishRefusesTablesOfAnOlderVersion(t *testing.T) {
@@ -196,17 +148,13 @@ func TestFinishRefusesTablesOfAnOlderVersion(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "2/2"}) {
-		t.Errorf("versions %q", got)
-	}
+	wantSaid(t, versions(t, cfg), "2/2", "2/2")
 }
 
 func TestANewerSchemaIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 2, 1)
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{})
 	execute(t, cfg, "UPDATE $1.layout SET schema_version = 4")
 	execute(t, cfg, "DROP TABLE $0.owner")
 	place := cfg.Layout.Database(1)
@@ -299,21 +247,15 @@ func TestALayoutRowIsNotOfAVersionWhoseTablesAreMissing(t *testing.T) {
 	t.Parallel()
 	cfg := version2(t)
 	execute(t, cfg, raise(cfg.Layout, 0))
-	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "2/2"}) {
-		t.Errorf("versions %q of tables that are not migrated", got)
-	}
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	wantSaid(t, versions(t, cfg), "2/2", "2/2")
+	applied(t, cfg, Options{})
 	for _, lacks := range []string{"ALTER TABLE $0.task_0003 DROP COLUMN biz_key", "ALTER TABLE $0.layout DROP COLUMN sweep_grace_ms", "DROP TABLE $0.relayed", "DROP TABLE $0.schedule"} {
 		execute(t, cfg, lacks)
 		execute(t, cfg, "UPDATE $0.layout SET schema_version = 2")
 		execute(t, cfg, raise(cfg.Layout, 0))
-		if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "3/2"}) {
-			t.Errorf("versions %q after %s", got, lacks)
-		}
-		if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.From != 2 {
-			t.Errorf("apply after %s: %+v, %v", lacks, res, err)
+		wantSaid(t, versions(t, cfg), "2/2", "3/2")
+		if res := applied(t, cfg, Options{}); res.From != 2 {
+			t.Errorf("apply after %s: %+v", lacks, res)
 		}
 	}
 }
@@ -346,9 +288,8 @@ func TestStatisticsAreSetApartFromColumns(t *testing.T) {
 	cfg := version2(t)
 	execute(t, cfg, "ALTER TABLE $0.task_0001 DROP COLUMN biz_key")
 	execute(t, cfg, "ALTER TABLE $1.doorbell STATS_AUTO_RECALC = 1")
-	res, err := Apply(t.Context(), cfg, Options{})
-	if err != nil || res.Altered != changesOf2+2 {
-		t.Errorf("%+v, %v", res, err)
+	if res := applied(t, cfg, Options{}); res.Altered != changesOf2+2 {
+		t.Errorf("%+v", res)
 	}
 	for _, f := range must(Verify(t.Context(), cfg)) {
 		if strings.Contains(f.Detail, "statistics") {
@@ -356,14 +297,7 @@ func TestStatisticsAreSetApartFromColumns(t *testing.T) {
 		}
 	}
 	execute(t, cfg, "ALTER TABLE $0.task_0001 STATS_AUTO_RECALC = DEFAULT")
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != 1 {
-		t.Errorf("of the newest version: %+v, %v", res, err)
+	if res := applied(t, cfg, Options{}); res.Altered != 1 {
+		t.Errorf("of the newest version: %+v", res)
 	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

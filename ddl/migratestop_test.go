@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,44 +29,17 @@ func TestATableThatIsHeldHoldsUpNoOther(t *testing.T) {
 	if res.Altered != changesOf2-1 {
 		t.Errorf("%d changes, want all but one", res.Altered)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "3/2"}) {
-		t.Errorf("versions %q", got)
-	}
+	wantSaid(t, versions(t, cfg), "2/2", "3/2")
 	release()
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != 1 {
-		t.Errorf("when it is free: %+v, %v", res, err)
-	}
-}
-
-func TestAppliesAtOnceMakeEachChangeOnce(t *testing.T) {
-	t.Parallel()
-	cfg := version2(t)
-	var wg sync.WaitGroup
-	var results [3]Result
-	var errs [3]error
-	for i := range results {
-		wg.Go(func() { results[i], errs[i] = Apply(context.Background(), cfg, Options{}) })
-	}
-	wg.Wait()
-	altered := 0
-	for i, err := range errs {
-		if err != nil {
-			t.Errorf("Apply %d: %v", i, err)
-		}
-		altered += results[i].Altered
-	}
-	if got := versions(t, cfg); altered != changesOf2 || !slices.Equal(got, []string{"3/2", "3/2"}) {
-		t.Errorf("%d changes, versions %q", altered, got)
+	if res := applied(t, cfg, Options{}); res.Altered != 1 {
+		t.Errorf("when it is free: %+v", res)
 	}
 }
 
 func TestAnApplyThatWaitsForAnotherNamesIt(t *testing.T) {
 	t.Parallel()
 	cfg := version2(t)
-	conn, err := open1(t, cfg).Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(pool(t, cfg).Conn(t.Context()))
 	defer conn.Close()
 	var taken, id int
 	name := (&site{layout: cfg.Layout}).lockName()
@@ -84,9 +55,7 @@ func TestAnApplyThatWaitsForAnotherNamesIt(t *testing.T) {
 		_, err := Apply(context.Background(), cfg, Options{})
 		waits <- err
 	}()
-	if _, err := conn.ExecContext(t.Context(), "DO RELEASE_LOCK(?)", name); err != nil {
-		t.Fatal(err)
-	}
+	must(conn.ExecContext(t.Context(), "DO RELEASE_LOCK(?)", name))
 	if err := <-waits; err != nil {
 		t.Error(err)
 	}
@@ -95,15 +64,9 @@ func TestAnApplyThatWaitsForAnotherNamesIt(t *testing.T) {
 func TestAChangeThatAnotherMadeIsNoError(t *testing.T) {
 	t.Parallel()
 	cfg := version2(t)
-	sites, err := openSites(cfg, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sites := must(surveySites(t.Context(), cfg, 1))
 	defer closeSites(sites)
 	want := expectationsAt(layoutrow.SchemaVersion)
-	if err := sites[0].survey(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	u, err := sites[0].needed(t.Context(), want)
 	if err != nil || len(u.changes) != changesOf2 {
 		t.Fatal(u, err)
@@ -138,8 +101,8 @@ func TestWithoutTheRightToAlter(t *testing.T) {
 	for db := range 2 {
 		execute(t, admin, "GRANT ALTER ON `"+cfg.Layout.Database(db)+"`.* TO '"+cfg.Layout.Prefix+"'@'%'")
 	}
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf2 {
-		t.Errorf("with it: %+v, %v", res, err)
+	if res := applied(t, cfg, Options{}); res.Altered != changesOf2 {
+		t.Errorf("with it: %+v", res)
 	}
 }
 
@@ -166,13 +129,9 @@ func TestAMigrationGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
 	cfg := version2(t)
 	killApply(t, cfg, envMigrate, func(line string) bool { return line == "half" })
-	if got := versions(t, cfg); !slices.Equal(got, []string{"2/2", "2/2"}) {
-		t.Errorf("versions %q", got)
+	wantSaid(t, versions(t, cfg), "2/2", "2/2")
+	if res := applied(t, cfg, Options{}); res.Altered != changesOf2/2 || res.From != 2 {
+		t.Errorf("%+v", res)
 	}
-	if res, err := Apply(t.Context(), cfg, Options{}); err != nil || res.Altered != changesOf2/2 || res.From != 2 {
-		t.Errorf("%+v, %v", res, err)
-	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "3/2"}) {
-		t.Errorf("versions %q", got)
-	}
+	wantSaid(t, versions(t, cfg), "3/2", "3/2")
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/store"
@@ -28,36 +27,21 @@ type removal struct {
 
 func newRemoval(t *testing.T) *removal {
 	t.Helper()
-	return newRemovalTo(t, config(t, 2, 4), otherServer(t))
-}
-
-// otherServer starts a server and returns its DSN.
-func otherServer(t *testing.T) string {
-	t.Helper()
-	other, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Stop() })
-	return other.DSN()
+	return newRemovalTo(t, config(t, 2, 4), otherServer(t, "").DSN())
 }
 
 // newRemovalTo is newRemoval from the server of cfg to that of a DSN.
 func newRemovalTo(t *testing.T, cfg tocsin.Config, dsn string) *removal {
 	t.Helper()
 	cfg.Cluster = cfg.Layout.Prefix
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{})
 	return removalOf(t, cfg, dsn)
 }
 
 // removalOf is newRemovalTo for tables that stand.
 func removalOf(t *testing.T, cfg tocsin.Config, dsn string) *removal {
 	t.Helper()
-	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "order.close", Number: 1, Group: "orders"}}); err != nil {
-		t.Fatal(err)
-	}
+	must(biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "order.close", Number: 1, Group: "orders"}}))
 	r := &removal{t: t, old: cfg, new: cfg, name: cfg.Layout.Database(1)}
 	r.new.Servers = []tocsin.Server{
 		{Name: "db1", DSN: cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: dsn, Databases: []int{1}},
@@ -68,10 +52,7 @@ func removalOf(t *testing.T, cfg tocsin.Config, dsn string) *removal {
 
 func (r *removal) open(dsn string) *sql.DB {
 	r.t.Helper()
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	db := must(sql.Open("mysql", dsn))
 	r.t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -79,10 +60,7 @@ func (r *removal) open(dsn string) *sql.DB {
 // step runs a step of a Move opened for it.
 func (r *removal) step(do func(*Move, context.Context) error) error {
 	r.t.Helper()
-	m, err := OpenMove(r.old, r.new, MoveOptions{Wait: 3 * time.Second})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	m := must(OpenMove(r.old, r.new, MoveOptions{Wait: 3 * time.Second}))
 	defer m.Close()
 	return do(m, r.t.Context())
 }
@@ -125,10 +103,7 @@ func (r *removal) exec(db *sql.DB, statement string) {
 // client opens a client of a config.
 func (r *removal) client(cfg tocsin.Config) *tocsin.Client {
 	r.t.Helper()
-	c, err := tocsin.Open(r.t.Context(), cfg)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	c := must(tocsin.Open(r.t.Context(), cfg))
 	r.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -149,11 +124,7 @@ func (r *removal) bizIDs(n int) (ids []uint64) {
 func (r *removal) add(c *tocsin.Client, bizIDs []uint64) (ids []tocsin.JobID) {
 	r.t.Helper()
 	for _, bizID := range bizIDs {
-		added, err := c.Add(r.t.Context(), orderClose.New(bizID, "{}", tocsin.In(time.Hour)).Dedup("once"))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		ids = append(ids, added.JobID)
+		ids = append(ids, must(c.Add(r.t.Context(), orderClose.New(bizID, "{}", tocsin.In(time.Hour)).Dedup("once"))).JobID)
 	}
 	return ids
 }
@@ -180,9 +151,7 @@ func TestAMoveTakesEveryTaskAlongAndCanBeUndoneUntilTheNewCopyIsWritten(t *testi
 	r.refused((*Move).Activate, "the copies differ", "holds")
 	devtest.CopyDatabase(t, r.from, r.dest, r.name)
 	r.must((*Move).Activate)
-	if found, err := Verify(t.Context(), r.new); err != nil || len(found) > 0 {
-		t.Errorf("verify of the new config: %v, %v", found, err)
-	}
+	verified(t, r.new)
 	if ids := identities(t, r.new); ids[0] == "" || ids[0] != ids[1] {
 		t.Errorf("identities after the move: %q", ids)
 	}
@@ -224,17 +193,11 @@ func TestARetiredDatabaseRefusesEveryWrite(t *testing.T) {
 	client, ctx := r.client(r.old), t.Context()
 	bizIDs := r.bizIDs(1)
 	id := r.add(client, bizIDs)[0]
-	db, err := store.Connect(ctx, r.old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(store.Connect(ctx, r.old))
 	defer db.Close()
 	table, entry := id.Table(), duequeue.Entry{JobID: id, Type: 1, Due: 1}
 	task := orderClose.New(bizIDs[0], "{}", tocsin.In(0))
-	tx, err := r.from.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must(r.from.BeginTx(ctx, nil))
 	defer tx.Rollback()
 	r.must((*Move).Retire)
 	for name, write := range map[string]func() error{
@@ -266,10 +229,7 @@ func TestARetiredDatabaseRefusesEveryWrite(t *testing.T) {
 	} {
 		checkRefused(t, name, write())
 	}
-	findings, err := Verify(ctx, r.old)
-	if want := []Finding{{Server: "db1", Object: r.name + ".layout", Detail: `has state "retired", want "active"`}}; err != nil || !slices.Equal(findings, want) {
-		t.Errorf("verify: %v, %v", findings, err)
-	}
+	verified(t, r.old, "server db1: "+r.name+`.layout has state "retired", want "active"`)
 }
 
 // checkRefused wants an error, and of those who use the client one that they can tell.
@@ -296,14 +256,8 @@ func TestRetireWaitsForTransactionsUnderWay(t *testing.T) {
 func retireWhile(t *testing.T, level sql.IsolationLevel) {
 	r := newRemoval(t)
 	client, bizIDs := r.client(r.old), r.bizIDs(2)
-	tx, err := r.from.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
-	if err != nil {
-		t.Fatal(err)
-	}
-	added, err := client.AddTx(t.Context(), tx, orderClose.New(bizIDs[0], "{}", tocsin.In(time.Hour)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must(r.from.BeginTx(t.Context(), &sql.TxOptions{Isolation: level}))
+	added := must(client.AddTx(t.Context(), tx, orderClose.New(bizIDs[0], "{}", tocsin.In(time.Hour))))
 	r.refused((*Move).Retire, "an open transaction of somebody holds it: end it, then run this again")
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,5 @@ func TestRetireNeedsTheRightsOfItsRole(t *testing.T) {
 	}
 	r.must((*Move).Retire)
 	r.must((*Move).Undo)
-	if found, err := Verify(t.Context(), admin); err != nil || len(found) != 0 {
-		t.Errorf("after the undo: %v, %v", found, err)
-	}
+	verified(t, admin)
 }

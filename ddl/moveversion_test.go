@@ -1,7 +1,6 @@
 package ddl
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -11,18 +10,14 @@ import (
 // newRemoval2 is newRemoval of tables of version 2, which have rows.
 func newRemoval2(t *testing.T) *removal {
 	t.Helper()
-	return removalOf(t, version2(t), otherServer(t))
+	return removalOf(t, version2(t), otherServer(t, "").DSN())
 }
 
 // migrated wants Apply to migrate what has moved, with the task of each table.
 func (r *removal) migrated() {
 	r.t.Helper()
-	if _, err := Apply(r.t.Context(), r.new, Options{}); err != nil {
-		r.t.Fatal(err)
-	}
-	if findings := must(Verify(r.t.Context(), r.new)); len(findings) != 1 || !findings[0].Warning {
-		r.t.Errorf("verify after the move and the migration: %v", findings)
-	}
+	applied(r.t, r.new, Options{})
+	verified(r.t, r.new, "warning: ")
 	var rows int
 	if err := r.dest.QueryRow("SELECT COUNT(*) FROM " + r.name + ".task_0000 WHERE attribute = 'as it was' AND biz_key = ''").Scan(&rows); err != nil || rows != 1 {
 		r.t.Errorf("%d rows, %v", rows, err)
@@ -38,9 +33,7 @@ func TestADatabaseOfVersion2MovesAndIsMigratedThere(t *testing.T) {
 		t.Fatalf("differences after a copy: %v", found)
 	}
 	r.must((*Move).Activate)
-	if got := versions(t, r.old); !slices.Equal(got, []string{"2/2", "2/2"}) {
-		t.Errorf("the move migrated something: versions %q", got)
-	}
+	wantSaid(t, versions(t, r.old), "2/2", "2/2")
 	r.migrated()
 }
 
@@ -63,9 +56,7 @@ func TestAHalfMigratedDatabaseMoves(t *testing.T) {
 func TestAMoveBetweenSchemaVersionsIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRemoval2(t)
-	if _, err := Apply(t.Context(), r.new, Options{}); err != nil { // migrates database 0, and makes database 1 anew
-		t.Fatal(err)
-	}
+	applied(t, r.new, Options{}) // migrates database 0, and makes database 1 anew
 	r.refused((*Move).Retire, "is active, and on server db2 too: if `tocsin ddl apply` made the one on db2, which then has no tasks, drop it")
 	r.exec(r.dest, "DROP DATABASE $")
 	r.must((*Move).Retire)
@@ -78,9 +69,7 @@ func TestAMoveBetweenSchemaVersionsIsRefused(t *testing.T) {
 	}
 	devtest.CopyDatabase(t, r.from, r.dest, r.name)
 	r.must((*Move).Undo)
-	if _, err := Apply(t.Context(), r.old, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, r.old, Options{})
 	r.must((*Move).Retire)
 	r.refused((*Move).Activate, r.name+" has schema version 2, on db1 it has 3: drop it, and copy it again")
 	devtest.CopyDatabase(t, r.from, r.dest, r.name)

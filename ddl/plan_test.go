@@ -17,14 +17,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/name"
 )
 
-// client feeds an SQL file to the command-line client.
-func client(t *testing.T, dsn, path string) {
-	t.Helper()
-	if out, err := runClient(t, dsn, path); err != nil {
-		t.Fatalf("%s: %v: %s", path, err, out)
-	}
-}
-
 // runClient runs a file with the server's own client, with more options, and returns what it prints.
 func runClient(t *testing.T, dsn, path string, options ...string) (string, error) {
 	t.Helper()
@@ -34,22 +26,15 @@ func runClient(t *testing.T, dsn, path string, options ...string) (string, error
 			t.Fatal("no mariadb or mysql client: run scripts/install-deps.sh test")
 		}
 	}
-	cfg, err := driver.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must(driver.ParseDSN(dsn))
 	host, port, err := net.SplitHostPort(cfg.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	options = append([]string{"--no-defaults", "-h", host, "-P", port, "--protocol=tcp", "-u", cfg.User}, options...)
 	cmd := exec.CommandContext(t.Context(), program, options...)
 	cmd.Env = append(os.Environ(), "MYSQL_PWD="+cfg.Passwd)
-	cmd.Stdin = bytes.NewReader(text)
+	cmd.Stdin = bytes.NewReader(must(os.ReadFile(path)))
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -58,10 +43,7 @@ func runClient(t *testing.T, dsn, path string, options ...string) (string, error
 // taken out.
 func dump(t *testing.T, cfg tocsin.Config) []string {
 	t.Helper()
-	sites, err := openSites(cfg, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sites := must(openSites(cfg, 1))
 	defer closeSites(sites)
 	var all []string
 	for _, s := range sites {
@@ -78,11 +60,7 @@ func dump(t *testing.T, cfg tocsin.Config) []string {
 				}
 				all = append(all, text)
 			}
-			row, err := s.readLayout(t.Context(), db)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, fmt.Sprint(row))
+			all = append(all, fmt.Sprint(must(s.readLayout(t.Context(), db))))
 		}
 	}
 	for i := range all {
@@ -95,28 +73,21 @@ func TestWhatPlanWritesGivesExactlyWhatApplyGives(t *testing.T) {
 	t.Parallel()
 	applied, planned := config(t, 2, 3), config(t, 2, 3)
 	opt := Options{Cluster: "c1", Identity: "i1"}
-	if _, err := Apply(t.Context(), applied, opt); err != nil {
-		t.Fatal(err)
-	}
-	plans, err := Plan(planned, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	applied(t, applied, opt)
+	plans := must(Plan(planned, opt))
 	paths, err := WritePlan(filepath.Join(t.TempDir(), "new", "plan"), plans)
 	if err != nil || len(paths) != 1 || filepath.Base(paths[0]) != "db1.sql" {
 		t.Fatal(paths, err)
 	}
 	for range 2 { // running it again does no harm
-		client(t, planned.Servers[0].DSN, paths[0])
+		run(t, planned, plans)
 	}
 	if got, want := dump(t, planned), dump(t, applied); !slices.Equal(got, want) {
 		t.Errorf("planned:\n%s\n\napplied:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if findings, err := Verify(t.Context(), planned); err != nil || len(findings) != 0 {
-		t.Errorf("verify: %v, %v", findings, err)
-	}
-	if res, err := Apply(t.Context(), planned, opt); err != nil || res != (Result{Cluster: "c1", Identity: "i1", Existing: 24, From: 3, WorksWith: 3}) {
-		t.Errorf("Apply after the plan: %+v, %v", res, err)
+	verified(t, planned)
+	if res := applied(t, planned, opt); res != (Result{Cluster: "c1", Identity: "i1", Existing: 24, From: 3, WorksWith: 3}) {
+		t.Errorf("Apply after the plan: %+v", res)
 	}
 }
 
@@ -129,10 +100,7 @@ func TestPlanNeedsNoServerAndSharesOneClusterIDAndIdentity(t *testing.T) {
 			{Name: "b", DSN: "u:secret@tcp(127.0.0.1:1)/", Databases: []int{0}},
 		},
 	}
-	plans, err := Plan(cfg, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plans := must(Plan(cfg, Options{}))
 	if !strings.Contains(plans[0].Text, "`toc_1`.`task_0000`") || strings.Contains(plans[0].Text, "`toc_0`") {
 		t.Errorf("server a gets another's databases:\n%s", plans[0].Text)
 	}
@@ -154,11 +122,8 @@ func TestPlanNeedsNoServerAndSharesOneClusterIDAndIdentity(t *testing.T) {
 func TestWritePlanRefusesWhatWouldBeOverwritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := WritePlan(dir, []ServerPlan{{"u@h:1", "one"}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := WritePlan(dir, []ServerPlan{{"u@h:1", "one"}}); err != nil {
-		t.Errorf("the same again: %v", err)
+	for range 2 { // the same again is no harm
+		must(WritePlan(dir, []ServerPlan{{"u@h:1", "one"}}))
 	}
 	if _, err := WritePlan(dir, []ServerPlan{{"u@h:1", "two"}}); err == nil || !strings.Contains(err.Error(), "u_h_1.sql is there") {
 		t.Errorf("other text: %v", err)

@@ -12,30 +12,20 @@ import (
 func TestAPlanOfAMigrationGivesWhatApplyGives(t *testing.T) {
 	t.Parallel()
 	applied, planned := version2(t), version2(t)
-	if _, err := Apply(t.Context(), applied, Options{Identity: "i1"}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, applied, Options{Identity: "i1"})
 	plans, err := PlanMigration(t.Context(), planned, Options{Identity: "i1"})
 	if err != nil || len(plans) != 1 {
 		t.Fatal(plans, err)
 	}
-	if got := versions(t, planned); !slices.Equal(got, []string{"2/2", "2/2"}) {
-		t.Errorf("the plan wrote: versions %q", got)
-	}
+	wantSaid(t, versions(t, planned), "2/2", "2/2")
 	if strings.Contains(plans[0].Text, "NOWAIT") { // a client stops where the server itself uses a table for a moment
 		t.Error("the plan fails where it should wait")
 	}
-	paths, err := WritePlan(t.TempDir(), plans)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client(t, planned.Servers[0].DSN, paths[0])
+	run(t, planned, plans)
 	if got, want := shapes(t, planned), shapes(t, applied); !slices.Equal(got, want) {
 		t.Errorf("planned:\n%s\n\napplied:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := versions(t, planned); !slices.Equal(got, []string{"3/2", "3/2"}) {
-		t.Errorf("versions %q", got)
-	}
+	wantSaid(t, versions(t, planned), "3/2", "3/2")
 	for _, cfg := range []tocsin.Config{applied, planned} {
 		plans, err := PlanMigration(t.Context(), cfg, Options{})
 		if err != nil || strings.Contains(plans[0].Text, "ALTER /*") || !strings.Contains(plans[0].Text, "-- Nothing: all its databases are of that version.") {
@@ -55,9 +45,7 @@ func TestAPlanOfAMigrationGoesOnWhereItStopped(t *testing.T) {
 	if err == nil || !strings.Contains(out, "ERROR 1205") {
 		t.Errorf("while a table is held: %v, %s", err, out)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "2/2"}) {
-		t.Errorf("versions %q", got)
-	}
+	wantSaid(t, versions(t, cfg), "3/2", "2/2")
 	release()
 	var force []string
 	if devtest.IsMySQL(t) {
@@ -70,28 +58,14 @@ func TestAPlanOfAMigrationGoesOnWhereItStopped(t *testing.T) {
 	if out, err := runClient(t, cfg.Servers[0].DSN, path, force...); err != nil && !devtest.IsMySQL(t) {
 		t.Errorf("when it is free: %v, %s", err, out)
 	}
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "3/2"}) {
-		t.Errorf("versions %q", got)
-	}
+	wantSaid(t, versions(t, cfg), "3/2", "3/2")
 }
 
 func TestAPlanOfAMigrationMakesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	cfg := version2(t)
 	execute(t, cfg, "DROP DATABASE $1")
-	plans, err := PlanMigration(t.Context(), cfg, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	paths, err := WritePlan(t.TempDir(), plans)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client(t, cfg.Servers[0].DSN, paths[0])
-	if got := versions(t, cfg); !slices.Equal(got, []string{"3/2", "3/2"}) { // a new database takes the old programs of the others
-		t.Errorf("versions %q", got)
-	}
-	if findings, err := Verify(t.Context(), cfg); err != nil || len(findings) != 1 || !findings[0].Warning {
-		t.Errorf("verify: %v, %v", findings, err)
-	}
+	run(t, cfg, must(PlanMigration(t.Context(), cfg, Options{})))
+	wantSaid(t, versions(t, cfg), "3/2", "3/2") // a new database takes the old programs of the others
+	verified(t, cfg, "warning: ")
 }

@@ -27,13 +27,8 @@ type revival struct {
 func newRevival(t *testing.T) *revival {
 	t.Helper()
 	r := &revival{t: t, cfg: config(t, 2, 3)}
-	if _, err := Apply(t.Context(), r.cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if r.db, err = sql.Open("mysql", r.cfg.Servers[0].DSN); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, r.cfg, Options{})
+	r.db = must(sql.Open("mysql", r.cfg.Servers[0].DSN))
 	t.Cleanup(func() { _ = r.db.Close() })
 	r.known = time.Now().UnixMilli() - day
 	r.ends = r.known - day
@@ -74,11 +69,8 @@ func (r *revival) statuses(bizType int, condition string) map[tocsin.Status]int 
 	r.t.Helper()
 	found := map[tocsin.Status]int{}
 	for table := range r.cfg.Layout.Tables {
-		rows, err := r.db.Query("SELECT status, COUNT(*) FROM "+r.cfg.Layout.Database(1)+"."+r.cfg.Layout.TableName(table)+
-			" WHERE biz_type = ? AND "+condition+" GROUP BY status", bizType)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		rows := must(r.db.Query("SELECT status, COUNT(*) FROM "+r.cfg.Layout.Database(1)+"."+r.cfg.Layout.TableName(table)+
+			" WHERE biz_type = ? AND "+condition+" GROUP BY status", bizType))
 		for rows.Next() {
 			var status tocsin.Status
 			var n int
@@ -181,14 +173,9 @@ func TestARestoreIsCountedSettledAndAccepted(t *testing.T) {
 // interrupted accepts while a transaction holds a table, which fails half-way.
 func (r *revival) interrupted(opt RestoreOptions) {
 	r.t.Helper()
-	tx, err := r.db.Begin()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	tx := must(r.db.Begin())
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.Exec("SELECT * FROM " + r.cfg.Layout.Database(1) + "." + r.cfg.Layout.TableName(2) + " FOR UPDATE"); err != nil {
-		r.t.Fatal(err)
-	}
+	must(tx.Exec("SELECT * FROM " + r.cfg.Layout.Database(1) + "." + r.cfg.Layout.TableName(2) + " FOR UPDATE"))
 	if err := r.accept(opt); err == nil {
 		r.t.Fatal("tasks were settled that a transaction holds")
 	}
@@ -278,9 +265,7 @@ func TestAHeldDatabaseTellsTheOthersWhen(t *testing.T) {
 	if state, mark := r.row(1); state != layoutrow.Held || mark != r.ends {
 		t.Errorf("of an older copy: state %s, mark %d, want the mark of the copy", state, mark)
 	}
-	if found, err := Verify(t.Context(), r.cfg); err != nil || len(found) != 2 || !strings.Contains(found[0].Detail, "run `tocsin ddl restore-check`") {
-		t.Errorf("verify: %v, %v", found, err)
-	}
+	verified(t, r.cfg, "run `tocsin ddl restore-check`", "run `tocsin ddl restore-check`")
 	r.exec("UPDATE {0}.layout SET state = 'retired'")
 	if err := HoldDatabases(t.Context(), r.cfg, first); err == nil || !strings.Contains(err.Error(), "only a database in use can be held") {
 		t.Errorf("of a retired one: %v", err)

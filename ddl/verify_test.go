@@ -9,20 +9,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
-// execute runs one statement on the first server; $0 stands for the name of
-// database 0, and so on.
-func execute(t *testing.T, cfg tocsin.Config, query string) {
-	t.Helper()
-	sites, err := openSites(cfg, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeSites(sites)
-	if _, err := sites[0].DB.ExecContext(t.Context(), strings.ReplaceAll(query, "$", cfg.Layout.Prefix+"_")); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-}
-
 // unmarked is the warning of a database without an identity.
 const unmarked = "has no identity, by which nodes tell this cluster from another with the same id: run `tocsin ddl apply`"
 
@@ -88,9 +74,7 @@ func TestVerifyNamesWhatIsMissingOrDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, 2, 2)
-			if _, err := Apply(t.Context(), cfg, Options{Cluster: "c1", Identity: "i1"}); err != nil {
-				t.Fatal(err)
-			}
+			applied(t, cfg, Options{Cluster: "c1", Identity: "i1"})
 			execute(t, cfg, c.damage)
 			findings, err := Verify(t.Context(), cfg)
 			if err != nil {
@@ -110,9 +94,7 @@ func TestVerifyNamesWhatIsMissingOrDiffers(t *testing.T) {
 func TestVerifyWarnsOfTablesWhoseStatisticsAreCountedAnew(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 2, 2)
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{})
 	execute(t, cfg, "ALTER TABLE $0.task_0001 STATS_AUTO_RECALC = DEFAULT")
 	execute(t, cfg, "ALTER TABLE $0.doorbell STATS_AUTO_RECALC = 1")
 	execute(t, cfg, "ALTER TABLE $1.task_0000 DROP COLUMN due_time")
@@ -136,9 +118,7 @@ func TestVerifyWarnsOfTablesWhoseStatisticsAreCountedAnew(t *testing.T) {
 func TestVerifyReportsTheServersThatAnswerWhenOneDoesNot(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 2, 1)
-	if _, err := Apply(t.Context(), cfg, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	applied(t, cfg, Options{})
 	execute(t, cfg, "DROP TABLE $0.owner")
 	cfg.Servers = []tocsin.Server{
 		{Name: "db1", DSN: cfg.Servers[0].DSN, Databases: []int{0}},
