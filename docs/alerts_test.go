@@ -3,7 +3,6 @@ package docs_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -34,11 +33,8 @@ type ruleTest struct {
 
 func readYAML(t *testing.T, path string, into any) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, into); err != nil {
+	text := read(t, path)
+	if err := yaml.Unmarshal([]byte(text), into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
 }
@@ -102,11 +98,8 @@ var query = regexp.MustCompile("(?m)`([^`\n]*tocsin_[^`\n]*)`|^([a-z][^`|\n]*toc
 // queriesOf returns the queries of a page without what is no query: names of files, and prose.
 func queriesOf(t *testing.T, page string) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range query.FindAllStringSubmatch(string(text), -1) {
+	text := read(t, page)
+	for _, m := range query.FindAllStringSubmatch(text, -1) {
 		if expr := m[1] + m[2]; !strings.Contains(expr, "CLUSTER") && !strings.HasPrefix(expr, "tocsin ") {
 			all = append(all, expr)
 		}
@@ -130,9 +123,7 @@ func TestPromtoolTakesTheQueriesOfTheDocs(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "docs.rules.yaml")
-	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, rules.String())
 	t.Logf("%d queries", count)
 	out, err := exec.CommandContext(t.Context(), "promtool", "check", "rules", file).CombinedOutput()
 	if err != nil {
@@ -187,10 +178,7 @@ var usedLabel = regexp.MustCompile(`\$labels\.(\w+)`)
 // it has.
 func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 	t.Parallel()
-	runbook, err := os.ReadFile("runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	runbook := read(t, "runbook.md")
 	_, alerts := rulesOf(t)
 	results, names := testedAlerts(t), map[string]bool{}
 	for _, a := range alerts {
@@ -218,7 +206,7 @@ func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 			t.Errorf("%s: its runbook is %s, want %s", a.Alert, a.Annotations["runbook_url"], want)
 		}
 	}
-	for _, section := range regexp.MustCompile(`(?m)^### (Tocsin\w+)$`).FindAllStringSubmatch(string(runbook), -1) {
+	for _, section := range regexp.MustCompile(`(?m)^### (Tocsin\w+)$`).FindAllStringSubmatch(runbook, -1) {
 		if !names[section[1]] {
 			t.Errorf("runbook.md has a section %s, and no alert is called so", section[1])
 		}
@@ -232,12 +220,9 @@ func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 // Alertmanager's example mutes alerts by their names, and takes any name.
 func TestAlertmanagersExampleNamesAlertsThatThereAre(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(rulesFolder + "alertmanager.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, rulesFolder+"alertmanager.example.yaml")
 	_, alerts := rulesOf(t)
-	for _, name := range regexp.MustCompile(`Tocsin[A-Z]\w+`).FindAllString(string(text), -1) {
+	for _, name := range regexp.MustCompile(`Tocsin[A-Z]\w+`).FindAllString(text, -1) {
 		if !slices.ContainsFunc(alerts, func(a rule) bool { return a.Alert == name }) {
 			t.Errorf("the example mutes by %s, and no alert is called so", name)
 		}
@@ -277,15 +262,12 @@ func TestTheMetricsOfAnExpressionAreFound(t *testing.T) {
 // code. Tests of rules feed no other metric either.
 func TestRulesUseMetricsThatThereAre(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "metrics.md")
 	known := map[string]bool{}
 	for _, name := range foreignMetrics {
 		known[name] = true
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(tocsin_[a-z_]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(tocsin_[a-z_]+)` \\| (\\w+) \\|").FindAllStringSubmatch(page, -1) {
 		known[m[1]] = true
 		if m[2] == "histogram" {
 			known[m[1]+"_bucket"], known[m[1]+"_count"], known[m[1]+"_sum"] = true, true, true
@@ -303,11 +285,8 @@ func TestRulesUseMetricsThatThereAre(t *testing.T) {
 		known[r.Record] = true
 	}
 	for _, page := range []string{"runbook.md", "sizing.md"} {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range regexp.MustCompile(`([a-z_]+:)?\btocsin_[a-z_]*[a-z](:[a-z0-9_]+)?`).FindAllString(string(text), -1) {
+		text := read(t, page)
+		for _, name := range regexp.MustCompile(`([a-z_]+:)?\btocsin_[a-z_]*[a-z](:[a-z0-9_]+)?`).FindAllString(text, -1) {
 			if !known[name] {
 				t.Errorf("%s names %s, which nothing exports or records", page, name)
 			}

@@ -34,9 +34,7 @@ func home(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	text := fmt.Sprintf("[client]\nuser=%s\npassword=%s\n%s\n", cfg.User, cfg.Passwd, where)
-	if err := os.WriteFile(filepath.Join(dir, ".my.cnf"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(dir, ".my.cnf"), text)
 	return dir
 }
 
@@ -44,9 +42,7 @@ func home(t *testing.T) string {
 func shell(t *testing.T, home, script string, args ...string) (stdout string, err error) {
 	t.Helper()
 	file := filepath.Join(home, "script.sh")
-	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, script)
 	cmd := exec.CommandContext(t.Context(), "sh", append([]string{file}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	var stderr bytes.Buffer

@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -69,9 +68,7 @@ func TestTheGuidesPackageCompilesAndPassesItsTests(t *testing.T) {
 		"shop_test.go": aroundGoTest + strings.Join(texts(ofKind(t, all, "go test")), "\n"),
 	} {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, file, text)
 		files = append(files, file)
 	}
 	for _, command := range [][]string{{"vet"}, {"test", "-count=1", "-v"}} {

@@ -25,16 +25,12 @@ const secretName = "TOCSIN_COUPON_SECRET"
 
 const couponSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// deliver sends a callback as a node does.
+// deliver sends a callback with a business key and headers as a node does.
 func deliver(t *testing.T, url, payload string) error {
 	t.Helper()
-	s, err := webhook.NewSink(webhook.SinkConfig{URL: url, Secrets: []string{couponSecret}, Node: "host-1", Allow: []string{"127.0.0.0/8"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	task := tocsin.Info{JobID: 1<<40 + tocsin.JobID(len(payload)), BizID: tocsin.KeyID("cus_9fQ2"), BizKey: "cus_9fQ2", BizType: "coupon.remind", ActionTime: time.Now(), DueTime: time.Now(), Payload: payload, Headers: `{"tenant":"shop-7"}`}
-	return s.Deliver(t.Context(), []tocsin.Info{task})[0]
+	task := coupon(1<<40+tocsin.JobID(len(payload)), payload)
+	task.BizID, task.BizKey, task.Headers = tocsin.KeyID("cus_9fQ2"), "cus_9fQ2", `{"tenant":"shop-7"}`
+	return send(t, url, task, couponSecret)
 }
 
 // fields lists the names in a JSON object, with those of its objects.
@@ -104,9 +100,7 @@ func TestTheShownReceiverTakesCallbacks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "receiver")
-	if err := os.WriteFile(file, []byte(ofKind(t, blocks(t, "http.md"), "go receiver")[0].text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, ofKind(t, blocks(t, "http.md"), "go receiver")[0].text)
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

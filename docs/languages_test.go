@@ -74,9 +74,7 @@ type program struct {
 func (l language) write(t *testing.T, text string) *program {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), strings.Fields(l.kind)[1])
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, text)
 	cfg, err := mysql.ParseDSN(devtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)

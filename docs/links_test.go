@@ -37,7 +37,7 @@ func lost(folder, page string) (dead []string) {
 				dead = append(dead, m[1])
 				continue
 			}
-			target = string(text)
+			target = text
 		}
 		if anchor != "" && !anchors(target)[anchor] {
 			dead = append(dead, m[1])
@@ -53,11 +53,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		t.Fatalf("pages %v, error %v", pages, err)
 	}
 	for _, page := range append(pages, filepath.Join("..", "README.md")) {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if dead := lost(filepath.Dir(page), string(text)); len(dead) > 0 {
+		text := read(t, page)
+		if dead := lost(filepath.Dir(page), text); len(dead) > 0 {
 			t.Errorf("%s: links that lead nowhere: %q", page, dead)
 		}
 	}

@@ -15,17 +15,32 @@ type block struct {
 	text    string
 }
 
-// blocks reads the fenced pieces of a document in order.
-func blocks(t *testing.T, file string) []block {
+// read returns the text of a file.
+func read(t *testing.T, file string) string {
 	t.Helper()
-	body, err := os.ReadFile(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// write makes a file.
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// blocks reads the fenced pieces of a document in order.
+func blocks(t *testing.T, file string) []block {
+	t.Helper()
+	body := read(t, file)
 	var found []block
 	var section string
 	open := false
-	for line := range strings.Lines(string(body)) {
+	for line := range strings.Lines(body) {
 		switch {
 		case strings.HasPrefix(line, "```"):
 			if open = !open; open {
@@ -82,12 +97,9 @@ type example struct {
 // places reads the lines "| 1 | 4023 | toc_3.task_0951 |".
 func places(t *testing.T) []example {
 	t.Helper()
-	body, err := os.ReadFile("sql.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := read(t, "sql.md")
 	var rows []example
-	for line := range strings.Lines(string(body)) {
+	for line := range strings.Lines(body) {
 		var row example
 		if n, _ := fmt.Sscanf(line, "| %d | %d | %s |", &row.bizID, &row.number, &row.table); n == 3 {
 			rows = append(rows, row)

@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -72,11 +71,8 @@ VALUES (1, 'docs', ?, 8, 1024, 'crc32', ?, 3, 3, 'active', UTC_TIMESTAMP(3), 'do
 // create runs one file of the real schema.
 func (p *place) create(t *testing.T, file, database, table string) {
 	t.Helper()
-	text, err := os.ReadFile("../ddl/sql/" + file + ".sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.exec(t, strings.NewReplacer("{database}", database, "{table}", table).Replace(string(text)))
+	text := read(t, "../ddl/sql/"+file+".sql")
+	p.exec(t, strings.NewReplacer("{database}", database, "{table}", table).Replace(text))
 }
 
 func (p *place) exec(t *testing.T, query string, args ...any) {

@@ -3,7 +3,6 @@ package docs_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -17,11 +16,8 @@ import (
 // policyKeys reads the table of keys: the cells of each row, by key.
 func policyKeys(t *testing.T) (keys []string, rows map[string][]string) {
 	t.Helper()
-	text, err := os.ReadFile("policies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "\n|---|---|---|---|---|---|\n")
+	text := read(t, "policies.md")
+	_, table, _ := strings.Cut(text, "\n|---|---|---|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows = map[string][]string{}
 	for line := range strings.Lines(table) {

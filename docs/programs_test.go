@@ -184,23 +184,18 @@ func TestAddIsRefusedInTheWrongPlace(t *testing.T) {
 	}
 }
 
-// TestPlacesOfTheDocument compares its table of examples with the Go side and with the server.
+// TestPlacesOfTheDocument compares its table of examples with the Go side, whose place is the server's own: see
+// TestTableNumberIsTheServersOwnCRC32 in internal/client.
 func TestPlacesOfTheDocument(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
 	layout := tocsin.Layout{Databases: 8, Tables: 1024}
 	rows := places(t)
 	if len(rows) < 3 {
 		t.Fatalf("the document has %d examples", len(rows))
 	}
 	for _, row := range rows {
-		var byServer int
-		if err := p.db.GetContext(t.Context(), &byServer, "SELECT CRC32(?) % 8192", row.bizID); err != nil {
-			t.Fatal(err)
-		}
-		n := layout.TableOf(row.bizID)
-		if n != row.number || byServer != row.number || layout.Table(n) != row.table {
-			t.Errorf("document: %+v; Go: %d, %s; server: %d", row, n, layout.Table(n), byServer)
+		if n := layout.TableOf(row.bizID); n != row.number || layout.Table(n) != row.table {
+			t.Errorf("document: %+v; Go: %d, %s", row, n, layout.Table(n))
 		}
 	}
 }

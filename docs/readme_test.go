@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -47,11 +46,8 @@ var stepBlock = regexp.MustCompile("(?ms)^   ```go\n(.*?)^   ```")
 // steps puts the blocks of numbered steps together.
 func steps(t *testing.T, file string) string {
 	t.Helper()
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := stepBlock.FindAllStringSubmatch(string(page), -1)
+	page := read(t, file)
+	found := stepBlock.FindAllStringSubmatch(page, -1)
 	if len(found) != 2 {
 		t.Fatalf("%d blocks in steps of %s, want that of the client and that of the node", len(found), file)
 	}
@@ -63,9 +59,7 @@ func TestTheReadmesExampleCompiles(t *testing.T) {
 	example := ofKind(t, blocks(t, "../README.md"), "go")[0].text
 	dir := t.TempDir()
 	file := filepath.Join(dir, "main.go")
-	if err := os.WriteFile(file, []byte(aroundReadme+example+steps(t, "../README.md")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, file, aroundReadme+example+steps(t, "../README.md"))
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "main"), file).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

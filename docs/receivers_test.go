@@ -41,38 +41,38 @@ type receiver struct {
 	done func() []string // what its tasks have done, each as "4711: Use SPRING today"
 }
 
-func TestPHPReceiverTakesCallbacks(t *testing.T)  { t.Parallel(); takesCallbacks(t, startPHP) }
-func TestNodeReceiverTakesCallbacks(t *testing.T) { t.Parallel(); takesCallbacks(t, startNode) }
+// starts makes a receiver that has a secret.
+type starts = func(t *testing.T, secret string) receiver
 
-func TestPythonReceiverTakesCallbacks(t *testing.T) { t.Parallel(); takesCallbacks(t, startPython) }
-
-func TestJavaReceiverTakesCallbacks(t *testing.T) {
+// each runs a test with receivers.
+func each(t *testing.T, of map[string]starts, do func(*testing.T, starts)) {
 	t.Parallel()
+	for name, start := range of {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			do(t, start)
+		})
+	}
+}
+
+// receivers are those of make test: that in Java is apart.
+var receivers = map[string]starts{"PHP": startPHP, "Node": startNode, "Python": startPython}
+
+func TestReceiversTakeCallbacks(t *testing.T)        { each(t, receivers, takesCallbacks) }
+func TestReceiversRefuseWhatNoNodeSent(t *testing.T) { each(t, receivers, refusesForgeries) }
+func TestReceiversServeANode(t *testing.T)           { each(t, receivers, servesANode) }
+
+// That in Node does not even start.
+func TestReceiversWithoutASecretRefuseAll(t *testing.T) {
+	each(t, map[string]starts{"PHP": startPHP, "Python": startPython}, refusesAll)
+}
+
+func TestJavaReceiver(t *testing.T) {
 	onlyJava(t)
-	takesCallbacks(t, startJava)
+	for name, do := range map[string]func(*testing.T, starts){"takes callbacks": takesCallbacks, "refuses what no node sent": refusesForgeries, "serves a node": servesANode} {
+		t.Run(name, func(t *testing.T) { do(t, startJava) })
+	}
 }
-
-func TestPHPReceiverRefusesWhatNoNodeSent(t *testing.T) { t.Parallel(); refusesForgeries(t, startPHP) }
-func TestNodeReceiverRefusesWhatNoNodeSent(t *testing.T) {
-	t.Parallel()
-	refusesForgeries(t, startNode)
-}
-
-func TestPythonReceiverRefusesWhatNoNodeSent(t *testing.T) {
-	t.Parallel()
-	refusesForgeries(t, startPython)
-}
-
-func TestJavaReceiverRefusesWhatNoNodeSent(t *testing.T) {
-	t.Parallel()
-	onlyJava(t)
-	refusesForgeries(t, startJava)
-}
-
-func TestPHPReceiverServesANode(t *testing.T)  { t.Parallel(); servesANode(t, startPHP) }
-func TestNodeReceiverServesANode(t *testing.T) { t.Parallel(); servesANode(t, startNode) }
-
-func TestPythonReceiverServesANode(t *testing.T) { t.Parallel(); servesANode(t, startPython) }
 
 // Two requests with one key at the same time do the work once, and both are answered when it is done.
 func TestPythonReceiverDoesTheWorkOfConcurrentReplaysOnce(t *testing.T) {
@@ -91,21 +91,6 @@ func TestPythonReceiverDoesTheWorkOfConcurrentReplaysOnce(t *testing.T) {
 	if got := r.done(); !slices.Equal(got, []string{"4711: Use once today"}) {
 		t.Errorf("done is %q", got)
 	}
-}
-
-func TestPythonReceiverWithoutASecretRefusesAll(t *testing.T) {
-	t.Parallel()
-	r := startPython(t, "")
-	real := capture(t, coupon(7<<40, `{"coupon":"x"}`))
-	if got := real.status(t, r.url); got != 500 || len(r.done()) != 0 {
-		t.Errorf("%d, want 500; %q", got, r.done())
-	}
-}
-
-func TestJavaReceiverServesANode(t *testing.T) {
-	t.Parallel()
-	onlyJava(t)
-	servesANode(t, startJava)
 }
 
 // coupon is a task of the type that the receivers take.
@@ -129,7 +114,7 @@ func send(t *testing.T, url string, task tocsin.Info, secrets ...string) error {
 const other = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 
 // takesCallbacks wants the outcomes that the document names, and the work done once for each key.
-func takesCallbacks(t *testing.T, start func(*testing.T, string) receiver) {
+func takesCallbacks(t *testing.T, start starts) {
 	r := start(t, couponSecret)
 	again := coupon(1<<40, `{"coupon":"春 🔔 \"é\""}`)
 	redriven := again
@@ -222,7 +207,7 @@ func (c captured) status(t *testing.T, url string) int {
 }
 
 // refusesForgeries changes a callback on its way. Only what is unchanged may do anything.
-func refusesForgeries(t *testing.T, start func(*testing.T, string) receiver) {
+func refusesForgeries(t *testing.T, start starts) {
 	r := start(t, couponSecret)
 	real := capture(t, coupon(7<<40, `{"coupon":"春"}`))
 	changed := real
@@ -257,7 +242,7 @@ func refusesForgeries(t *testing.T, start func(*testing.T, string) receiver) {
 
 // servesANode has a real node deliver tasks. The busy one has its second and last attempt within ninety seconds, as
 // Retry-After asks for, and not after the policy's hour.
-func servesANode(t *testing.T, start func(*testing.T, string) receiver) {
+func servesANode(t *testing.T, start starts) {
 	r := start(t, couponSecret)
 	hour := []biztype.Duration{biztype.Duration(time.Hour)}
 	hook := &biztype.Webhook{URL: r.url, Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"}}
@@ -285,15 +270,12 @@ func servesANode(t *testing.T, start func(*testing.T, string) receiver) {
 	}
 }
 
-func TestPHPReceiverWithoutASecretRefusesAll(t *testing.T) {
-	t.Parallel()
-	r := startPHP(t, "")
+// refusesAll has no secret.
+func refusesAll(t *testing.T, start starts) {
+	r := start(t, "")
 	real := capture(t, coupon(7<<40, `{"coupon":"x"}`))
-	if got := real.status(t, r.url); got != 500 {
-		t.Errorf("%d, want 500", got)
-	}
-	if got := r.done(); len(got) != 0 {
-		t.Errorf("done is %q", got)
+	if got := real.status(t, r.url); got != 500 || len(r.done()) != 0 {
+		t.Errorf("%d, want 500; %q", got, r.done())
 	}
 }
 
@@ -327,11 +309,8 @@ func startPrinting(t *testing.T, l language, secret string) receiver {
 	address := devtest.FreeAddress()
 	printed := program.serve(secret, address)
 	return receiver{"http://" + address + "/hooks/remind", func() []string {
-		text, err := os.ReadFile(printed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
+		text := read(t, printed)
+		return strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })
 	}}
 }
 

@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -21,11 +20,8 @@ func rolesTable() string {
 
 func TestTheRolesOfTheDocsAreThoseOfTheProgram(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := rolesTable(); !strings.Contains(string(text), want) {
+	text := read(t, "security.md")
+	if want := rolesTable(); !strings.Contains(text, want) {
 		t.Errorf("docs/security.md lacks this table:\n%s", want)
 	}
 }
