@@ -34,42 +34,22 @@ func TestApplyReportsPerTypeAndWritesOnlyWhatDiffers(t *testing.T) {
 		t.Errorf("again: %+v", again)
 	}
 	slower := closeOrder
-	slower.Timeout *= 2
+	slower.Timeout, slower.History = 2*slower.Timeout, true
 	changed := apply(t, cfg, remind, slower)
 	if got := verdicts(changed); !slices.Equal(got, []biztype.Verdict{biztype.Added, biztype.Changed}) || changed.Revision != 2 {
 		t.Errorf("changed: %+v", changed)
 	}
-	stored, err := biztype.Load(t.Context(), cfg)
 	withGroup := remind
 	withGroup.Group = biztype.CallbackGroup
-	if want := []biztype.Policy{slower, withGroup}; err != nil || !reflect.DeepEqual(stored, want) {
-		t.Errorf("stored %+v, %v\nwant %+v", stored, err, want)
+	if stored, want := load(t, cfg), []biztype.Policy{slower, withGroup}; !reflect.DeepEqual(stored, want) {
+		t.Errorf("stored %+v\nwant %+v", stored, want)
 	}
-}
-
-func TestAHistoryIsAChangeLikeAnother(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t)
-	apply(t, cfg, closeOrder)
-	kept := closeOrder
-	kept.History = true
-	for _, want := range []biztype.Policy{kept, closeOrder} {
-		if got := apply(t, cfg, want); !slices.Equal(verdicts(got), []biztype.Verdict{biztype.Changed}) {
-			t.Errorf("history %t: %+v", want.History, got)
-		}
-		if stored, err := biztype.Load(t.Context(), cfg); err != nil || !reflect.DeepEqual(stored, []biztype.Policy{want}) {
-			t.Errorf("stored %+v, %v", stored, err)
-		}
+	back := apply(t, cfg, closeOrder) // a type that is not among the policies stays
+	if got := verdicts(back); !slices.Equal(got, []biztype.Verdict{biztype.Changed}) {
+		t.Errorf("back: %+v", back)
 	}
-}
-
-func TestApplyLeavesTypesAloneThatAreNotAmongThePolicies(t *testing.T) {
-	t.Parallel()
-	cfg := cluster(t)
-	apply(t, cfg, closeOrder, remind)
-	apply(t, cfg, remind)
-	if stored, err := biztype.Load(t.Context(), cfg); err != nil || len(stored) != 2 {
-		t.Errorf("stored %+v, %v, want both", stored, err)
+	if stored, want := load(t, cfg), []biztype.Policy{closeOrder, withGroup}; !reflect.DeepEqual(stored, want) {
+		t.Errorf("stored %+v\nwant %+v", stored, want)
 	}
 }
 
@@ -91,8 +71,8 @@ func TestTheBondOfNameAndNumberNeverBreaks(t *testing.T) {
 			t.Errorf("%s: got %v\nwant %s", name, err, want)
 		}
 	}
-	if stored, err := biztype.Load(t.Context(), cfg); err != nil || len(stored) != 1 {
-		t.Errorf("a refused Apply wrote: %+v, %v", stored, err)
+	if stored := load(t, cfg); len(stored) != 1 {
+		t.Errorf("a refused Apply wrote: %+v", stored)
 	}
 }
 
@@ -142,11 +122,8 @@ func TestManyAppliesAtOnceEndInOneOfThemEverywhere(t *testing.T) {
 	if won == 0 {
 		t.Fatal("all failed")
 	}
-	stored, err := biztype.Load(t.Context(), cfg)
-	if err != nil || len(stored) != 1 {
-		t.Fatal(stored, err)
-	}
-	if res := apply(t, cfg, stored...); res.Databases != 0 {
+	stored := load(t, cfg)
+	if res := apply(t, cfg, stored...); res.Databases != 0 || len(stored) != 1 {
 		t.Errorf("the databases differ after concurrent applies: %+v", res)
 	}
 }
@@ -174,8 +151,8 @@ func TestOneServerDownIsNamedAndTheOthersAreWritten(t *testing.T) {
 	if got := <-seen; len(got) != 2 {
 		t.Errorf("the watcher saw %+v, want both types", got)
 	}
-	if stored, err := biztype.Load(t.Context(), cfg); err != nil || len(stored) != 2 {
-		t.Errorf("loaded %+v, %v with one server down", stored, err)
+	if stored := load(t, cfg); len(stored) != 2 {
+		t.Errorf("loaded %+v with one server down", stored)
 	}
 }
 

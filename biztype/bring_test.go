@@ -39,10 +39,7 @@ func bring(t *testing.T, cfg tocsin.Config, policies ...biztype.Policy) (said []
 // the returns the stored policy of a name, which is the same in all databases.
 func the(t *testing.T, cfg tocsin.Config, name string) biztype.Policy {
 	t.Helper()
-	policies, err := biztype.Load(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	policies := load(t, cfg)
 	i := slices.IndexFunc(policies, func(p biztype.Policy) bool { return p.Name == name })
 	if i < 0 {
 		t.Fatalf("no %s in %+v", name, policies)
@@ -119,9 +116,9 @@ func TestTwoProgramsNeverGetOneNumber(t *testing.T) {
 		})
 	}
 	programs.Wait()
-	policies, err := biztype.Load(t.Context(), cfg)
-	if err != nil || len(policies) != 18 {
-		t.Fatalf("%d policies, %v", len(policies), err)
+	policies := load(t, cfg)
+	if len(policies) != 18 {
+		t.Fatalf("%d policies", len(policies))
 	}
 	now := uint64(time.Since(tocsin.Epoch) / time.Second)
 	numbers := map[uint64]bool{}

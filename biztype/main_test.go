@@ -67,6 +67,16 @@ func apply(t *testing.T, cfg tocsin.Config, policies ...biztype.Policy) biztype.
 	return res
 }
 
+// load reads the stored policies.
+func load(t *testing.T, cfg tocsin.Config) []biztype.Policy {
+	t.Helper()
+	policies, err := biztype.Load(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policies
+}
+
 // verdicts gives them in order.
 func verdicts(res biztype.Result) []biztype.Verdict {
 	var v []biztype.Verdict

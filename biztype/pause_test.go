@@ -16,10 +16,7 @@ func TestSetPausedChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	cfg := cluster(t)
 	apply(t, cfg, closeOrder, remind)
-	want, err := biztype.Load(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := load(t, cfg)
 	for _, c := range []struct {
 		paused  bool
 		verdict biztype.Verdict
@@ -29,8 +26,8 @@ func TestSetPausedChangesNothingElse(t *testing.T) {
 			t.Errorf("paused %t: %+v, %v", c.paused, res, err)
 		}
 		want[0].Paused = c.paused
-		if stored, err := biztype.Load(t.Context(), cfg); err != nil || !reflect.DeepEqual(stored, want) {
-			t.Errorf("stored %+v, %v\nwant %+v", stored, err, want)
+		if stored := load(t, cfg); !reflect.DeepEqual(stored, want) {
+			t.Errorf("stored %+v\nwant %+v", stored, want)
 		}
 	}
 	if _, err := biztype.SetPaused(t.Context(), cfg, "unheard", true); err == nil || !strings.Contains(err.Error(), `unknown biz type "unheard"`) {
@@ -106,9 +103,8 @@ func TestSetPausedBesideAnApplyOfAnotherType(t *testing.T) {
 		}
 	})
 	both.Wait()
-	stored, err := biztype.Load(t.Context(), cfg)
-	if err != nil || len(stored) != 2 || !stored[0].Paused || stored[1].Attempts != 3 || stored[1].Paused {
-		t.Errorf("%+v, %v", stored, err)
+	if stored := load(t, cfg); len(stored) != 2 || !stored[0].Paused || stored[1].Attempts != 3 || stored[1].Paused {
+		t.Errorf("%+v", stored)
 	}
 }
 
