@@ -1,7 +1,6 @@
 package tocsin
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -136,13 +135,11 @@ func (b BizType[T]) Encode(payload T) (string, error) {
 	if isText[T]() {
 		return reflect.ValueOf(payload).String(), nil
 	}
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(payload); err != nil {
+	text, err := client.JSON(payload)
+	if err != nil {
 		return "", client.Refuse(ErrInvalid, "payload of type %s: %s", reflect.TypeFor[T](), err)
 	}
-	return string(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), nil
+	return text, nil
 }
 
 // Decode reads the payload of a stored task. It fails if the text is

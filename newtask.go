@@ -147,9 +147,8 @@ func (h *Headers) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return err
 	}
-	text, err = client.WriteHeaders(all)
-	*h = Headers(text)
-	return err
+	*h = Headers(client.WriteHeaders(all))
+	return nil
 }
 
 // HeadersOf returns headers as they are stored. It refuses what must not be stored, as ErrInvalid.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -72,7 +73,7 @@ func apply(ctx context.Context, cfg tocsin.Config, dry bool, wanted wanted) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { _ = closeServers(servers) }()
+	defer func() { _ = client.CloseServers(servers) }()
 	var res Result
 	for range applyTries {
 		res, err = applyOnce(ctx, cfg, servers, dry, wanted)
@@ -260,7 +261,7 @@ func loadAll(ctx context.Context, cfg tocsin.Config) (map[uint64]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = closeServers(servers) }()
+	defer func() { _ = client.CloseServers(servers) }()
 	databases, failed := readAll(ctx, cfg, servers, stragglers)
 	if len(databases) == 0 {
 		return nil, firstForeign(failed)

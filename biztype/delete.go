@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -24,7 +25,7 @@ func Delete(ctx context.Context, cfg tocsin.Config, name string, refers func() (
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = closeServers(servers) }()
+	defer func() { _ = client.CloseServers(servers) }()
 	databases, failed := readAll(ctx, cfg, servers, 0)
 	if failed != nil {
 		return 0, fmt.Errorf("delete biz type %s needs every database: %w", name, failed)

@@ -263,22 +263,5 @@ func openServers(cfg tocsin.Config, conns int) ([]*mysql.Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	var servers []*mysql.Server
-	for _, spec := range client.Specs(cfg) {
-		spec.MaxConns, spec.Share = conns, ""
-		s, err := mysql.Open(spec)
-		if err != nil {
-			return nil, errors.Join(err, closeServers(servers))
-		}
-		servers = append(servers, s)
-	}
-	return servers, nil
-}
-
-func closeServers(servers []*mysql.Server) error {
-	var errs []error
-	for _, s := range servers {
-		errs = append(errs, s.DB.Close())
-	}
-	return errors.Join(errs...)
+	return client.OpenServers(cfg, conns)
 }

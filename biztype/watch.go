@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
@@ -55,7 +56,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = closeServers(servers) }()
+	defer func() { _ = client.CloseServers(servers) }()
 	f := &follower{Watcher: w, turn: turns(w.cfg.Cluster, servers), latest: map[uint64]row{}, stamps: map[string]stamp{}}
 	f.meet(ctx, servers)
 	tick := time.NewTicker(w.cfg.Interval)

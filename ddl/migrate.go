@@ -53,14 +53,12 @@ func (s *site) needed(ctx context.Context, want map[string]structure) (*upgrade,
 	return u, nil
 }
 
-func (u *upgrade) none() bool { return len(u.changes) == 0 && len(u.older) == 0 }
-
 // migrate brings all servers to the newest version, at once, each table by table.
 func (a *application) migrate(ctx context.Context) error {
 	want := expectationsAt(layoutrow.SchemaVersion)
 	return each(a.sites, func(s *site) error {
 		u, err := s.needed(ctx, want)
-		if err != nil || u.none() {
+		if err != nil || len(u.changes)+len(u.older) == 0 {
 			return err
 		}
 		unlock, err := s.lock(ctx, a.opt.Wait)
@@ -201,11 +199,14 @@ func (s *site) lock(ctx context.Context, wait time.Duration) (unlock func(), err
 	}
 	unlock = func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }
 	for begin := time.Now(); ; {
-		taken, err := s.tryLock(ctx, conn, min(wait, lockStep*time.Second))
-		if taken {
+		var taken sql.NullInt64
+		err := conn.QueryRowContext(ctx, takeLock, s.lockName(), min(wait, lockStep*time.Second).Seconds()).Scan(&taken)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("server %s: wait for another `tocsin ddl apply`: %w", s.Name, err)
+		case taken.Int64 == 1:
 			return unlock, nil
-		}
-		if err == nil && time.Since(begin) >= wait {
+		case time.Since(begin) >= wait:
 			err = s.holder(ctx)
 		}
 		if err != nil {
@@ -213,14 +214,6 @@ func (s *site) lock(ctx context.Context, wait time.Duration) (unlock func(), err
 			return nil, err
 		}
 	}
-}
-
-func (s *site) tryLock(ctx context.Context, conn *sql.Conn, wait time.Duration) (bool, error) {
-	var taken sql.NullInt64
-	if err := conn.QueryRowContext(ctx, takeLock, s.lockName(), wait.Seconds()).Scan(&taken); err != nil {
-		return false, fmt.Errorf("server %s: wait for another `tocsin ddl apply`: %w", s.Name, err)
-	}
-	return taken.Int64 == 1, nil
 }
 
 // holder returns the error of an Apply that could not take the lock.

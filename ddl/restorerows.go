@@ -14,6 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
@@ -21,7 +22,6 @@ const (
 	settleAtOnce = 500     // rows of one transaction
 	sampleTables = 16      // of other databases, to estimate how many tasks are missing
 	sampleRows   = 100_000 // of one of these, at most
-	jobIDShift   = 22      // bits of a job_id below its time
 	timeForm     = "2006-01-02 15:04:05.000"
 )
 
@@ -146,7 +146,7 @@ func (r *restore) waits(db int) bool {
 
 // firstJobID returns the lowest job_id of a time.
 func firstJobID(t time.Time) tocsin.JobID {
-	return tocsin.JobID(t.Sub(tocsin.Epoch).Milliseconds()) << jobIDShift
+	return tocsin.JobID(ids.JobID(t.Sub(tocsin.Epoch).Milliseconds(), 0, 0))
 }
 
 // accept settles tasks of one database, and puts it into use.

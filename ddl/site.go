@@ -28,19 +28,15 @@ type site struct {
 // openSites makes a pool per server, with connections for parallel statements, a lock, and a query for what waits. The
 // caller closes them.
 func openSites(cfg tocsin.Config, parallel int) ([]*site, error) {
+	servers, err := client.OpenServers(cfg, parallel+2)
 	var sites []*site
-	for _, spec := range client.Specs(cfg) {
-		spec.MaxConns, spec.Share = parallel+2, ""
-		server, err := mysql.Open(spec)
-		if err != nil {
-			return nil, errors.Join(err, closeSites(sites))
-		}
+	for _, server := range servers {
 		sites = append(sites, &site{
 			Server: server, layout: cfg.Layout,
 			databases: map[int]bool{}, tables: map[string]bool{}, rows: map[int]layoutRow{},
 		})
 	}
-	return sites, nil
+	return sites, err
 }
 
 // surveySites opens the sites and surveys them. The caller closes them.

@@ -28,10 +28,14 @@ func (c *Client) Add(ctx context.Context, r *Row) (Added, error) {
 	return c.addRow(ctx, s, r)
 }
 
-// addRow stores a row, under another id if its own is taken.
 func (c *Client) addRow(ctx context.Context, s *server, r *Row) (Added, error) {
+	return c.underFreeID(r, func() (Added, error) { return c.add(ctx, s, r) })
+}
+
+// underFreeID stores a row, under another id if its own is taken.
+func (c *Client) underFreeID(r *Row, add func() (Added, error)) (Added, error) {
 	for range maxCollisions {
-		added, err := c.add(ctx, s, r)
+		added, err := add()
 		if !errors.Is(err, errCollision) {
 			return added, err
 		}
@@ -169,14 +173,7 @@ func (c *Client) addRowTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 	if r.unique.Asked {
 		return c.uniqueTx(ctx, tx, r)
 	}
-	for range maxCollisions {
-		added, err := c.addTx(ctx, tx, r)
-		if !errors.Is(err, errCollision) {
-			return added, err
-		}
-		r.id = c.IDs.Next(time.Now(), r.table)
-	}
-	return Added{}, fmt.Errorf("add task to %s: %d ids in a row are taken", c.Where(r.table), maxCollisions)
+	return c.underFreeID(r, func() (Added, error) { return c.addTx(ctx, tx, r) })
 }
 
 func (c *Client) addTx(ctx context.Context, tx Tx, r *Row) (Added, error) {

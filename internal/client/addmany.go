@@ -55,22 +55,27 @@ func (c *Client) addAll(ctx context.Context, s *server, rows []*Row) {
 	if len(rows) == 0 {
 		return
 	}
-	chunks := make(chan []*Row)
 	b := &batch{client: c, server: s, facts: f}
+	atOnce(chunksATime, split(rows, min(chunkBytes, f.packet/2)), func(rows []*Row) { b.store(ctx, chunk{rows: rows}) })
+	b.finish(ctx)
+}
+
+// atOnce does something with each item, several at a time.
+func atOnce[T any](several int, items []T, do func(T)) {
+	next := make(chan T)
 	var group sync.WaitGroup
-	for range chunksATime {
+	for range min(several, len(items)) {
 		group.Go(func() {
-			for rows := range chunks {
-				b.store(ctx, chunk{rows: rows})
+			for item := range next {
+				do(item)
 			}
 		})
 	}
-	for _, chunk := range split(rows, min(chunkBytes, f.packet/2)) {
-		chunks <- chunk
+	for _, item := range items {
+		next <- item
 	}
-	close(chunks)
+	close(next)
 	group.Wait()
-	b.finish(ctx)
 }
 
 // sortRows puts rows into the order of their inserts, and so of their tables.

@@ -255,7 +255,7 @@ func (b *batch) renewTaken(ctx context.Context, conn *sql.Conn, rows []*Row) (er
 		}
 		var found standing
 		found, err = b.client.readBack(ctx, conn, group)
-		b.renew(slices.DeleteFunc(slices.Clone(group), func(r *Row) bool { return !found.hasID(r.id) }))
+		b.renew(slices.DeleteFunc(slices.Clone(group), func(r *Row) bool { return !slices.ContainsFunc(found, func(s stored) bool { return s.id == r.id }) }))
 	})
 	return err
 }

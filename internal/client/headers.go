@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -93,11 +93,11 @@ func HeadersOf(all map[string]string) (string, error) {
 			return "", Refuse(ErrInvalid, "header %s is not UTF-8", name)
 		}
 	}
-	h, err := WriteHeaders(all)
+	h := WriteHeaders(all)
 	if n := utf8.RuneCountInString(h); n > MaxHeaders {
 		return "", Refuse(ErrInvalid, "headers have %d characters as JSON: at most %d", n, MaxHeaders)
 	}
-	return h, err
+	return h, nil
 }
 
 // StoredHeaders is HeadersOf with the version of the payload, as both are stored together.
@@ -113,18 +113,22 @@ func StoredHeaders(all map[string]string, version int) (string, error) {
 	return h, nil
 }
 
-// WriteHeaders writes headers in the order of their names, without the escapes that only HTML needs.
-func WriteHeaders(all map[string]string) (string, error) {
+// WriteHeaders writes headers in the order of their names.
+func WriteHeaders(all map[string]string) string {
 	if len(all) == 0 {
-		return "", nil
+		return ""
 	}
+	text, _ := JSON(all) // texts always have a JSON
+	return text
+}
+
+// JSON writes a value without the escapes that only HTML needs: people read it in a SQL client.
+func JSON(value any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(all); err != nil {
-		return "", fmt.Errorf("write headers: %w", err)
-	}
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+	err := e.Encode(value)
+	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
 // storedHeaders returns the headers of a task as they are stored, with the version of its payload.

@@ -138,18 +138,16 @@ func (l *ledger) unmoved(ctx context.Context, conn *sql.Conn, rows []*Row) (rest
 	}
 	query := l.client.layout.Render(ledgerReadSQL, rows[0].table) + strings.Join(ids, ", ") + ")"
 	found, err := conn.QueryContext(ctx, query, l.identity)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
 	moved := map[string]bool{}
-	for found.Next() {
+	err = scanEach(found, err, func(scan func(...any) error) error {
 		var id uint64
 		var created string
-		if err := found.Scan(&id, &created); err != nil {
-			return nil, err
-		}
+		err := scan(&id, &created)
 		moved[fmt.Sprint(id, created)] = true
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, r := range rows {
 		if moved[fmt.Sprint(r.origin.key.ID, r.origin.key.Created.Format(microForm))] {
@@ -158,7 +156,7 @@ func (l *ledger) unmoved(ctx context.Context, conn *sql.Conn, rows []*Row) (rest
 			rest = append(rest, r)
 		}
 	}
-	return rest, found.Err()
+	return rest, nil
 }
 
 // Bounds of the ledger's upkeep.
@@ -227,22 +225,17 @@ func (c *Client) Upkeep(ctx context.Context, identity string, database int, pres
 
 func (l *ledger) open(ctx context.Context, s *server, database int, after uint64) (keys []outbox.Key, err error) {
 	found, err := s.DB.QueryContext(ctx, l.client.layout.Render(ledgerOpenSQL, database*l.client.layout.Tables), l.identity, after, ledgerPage)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	for found.Next() {
+	err = scanEach(found, err, func(scan func(...any) error) error {
 		var key outbox.Key
 		var created string
-		if err := found.Scan(&key.ID, &created); err != nil {
-			return nil, err
-		}
-		if key.Created, err = time.Parse(microForm, created); err != nil {
-			return nil, err
+		err := scan(&key.ID, &created)
+		if err == nil {
+			key.Created, err = time.Parse(microForm, created)
 		}
 		keys = append(keys, key)
-	}
-	return keys, found.Err()
+		return err
+	})
+	return keys, err
 }
 
 func (l *ledger) forget(ctx context.Context, s *server, database int) error {

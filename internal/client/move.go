@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -35,30 +34,18 @@ func (c *Client) Move(ctx context.Context, identity string, rows []outbox.Row) [
 			changes = append(changes, i)
 		}
 	}
-	wait := m.changeAll(ctx, rows, changes)
+	var all sync.WaitGroup
+	all.Go(func() {
+		atOnce(changesAtOnce, changes, func(i int) { m.results[i] = fateOf(m.change(ctx, rows[i])) })
+	})
 	m.add(ctx, rows, adds)
-	wait()
+	all.Wait()
 	return m.results
 }
 
 // changesAtOnce is how many cancels and reschedules of a Move run side by side. Each is a transaction, which mostly waits for
 // the server's disk; they are of different biz_ids, as are the adds beside them.
 const changesAtOnce = 4
-
-// changeAll begins to make the changes; the function that it returns waits for the last.
-func (m *move) changeAll(ctx context.Context, rows []outbox.Row, changes []int) (wait func()) {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(changesAtOnce, len(changes)) {
-		all.Go(func() {
-			for n := next.Add(1) - 1; n < int64(len(changes)); n = next.Add(1) - 1 {
-				i := changes[n]
-				m.results[i] = fateOf(m.change(ctx, rows[i]))
-			}
-		})
-	}
-	return all.Wait
-}
 
 // moveBrief is how long a Move waits for locks on tasks, a lane's other rows with it. A relay tries again by itself. An insert
 // waits once, as long as the session says.

@@ -34,6 +34,11 @@ func (c *Client) readFrom(ctx context.Context, s *server, table int, statement s
 		return err
 	}
 	found, err := conn.QueryContext(ctx, c.layout.Render(statement, table), args...)
+	return scanEach(found, err, each)
+}
+
+// scanEach has each row of a query scanned, unless the query failed.
+func scanEach(found *sql.Rows, err error, each func(scan func(...any) error) error) error {
 	if err != nil {
 		return err
 	}
@@ -83,26 +88,12 @@ WHERE `
 type standing []stored
 
 // has reports whether r itself is there.
-func (s standing) has(r *Row) bool {
-	for i := range s {
-		if r.made(&s[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-// hasID reports whether any task has an id.
-func (s standing) hasID(id uint64) bool {
-	return slices.ContainsFunc(s, func(t stored) bool { return t.id == id })
-}
+func (s standing) has(r *Row) bool { return slices.ContainsFunc(s, r.made) }
 
 // holder gives the task that holds r's dedup_key, or nil.
 func (s standing) holder(r *Row) *stored {
-	for i := range s {
-		if r.sameKey(&s[i]) {
-			return &s[i]
-		}
+	if i := slices.IndexFunc(s, r.sameKey); i >= 0 {
+		return &s[i]
 	}
 	return nil
 }
@@ -113,19 +104,14 @@ func (s standing) holder(r *Row) *stored {
 func (c *Client) readBack(ctx context.Context, conn *sql.Conn, rows []*Row) (standing, error) {
 	query, args := readBackQuery(rows)
 	found, err := conn.QueryContext(ctx, c.layout.Render(query, rows[0].table), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
 	var all standing
-	for found.Next() {
+	err = scanEach(found, err, func(scan func(...any) error) error {
 		var s stored
-		if err := found.Scan(&s.id, &s.bizID, &s.bizType, &s.status, &s.dedup, &s.payload, &s.headers, &s.bizKey); err != nil {
-			return nil, err
-		}
+		err := scan(&s.id, &s.bizID, &s.bizType, &s.status, &s.dedup, &s.payload, &s.headers, &s.bizKey)
 		all = append(all, s)
-	}
-	return all, found.Err()
+		return err
+	})
+	return all, err
 }
 
 func readBackQuery(rows []*Row) (query string, args []any) {

@@ -122,14 +122,14 @@ type stored struct {
 
 // made reports whether s is r as this client wrote it. A cancel, or an add with a unique
 // key, may have taken the dedup_key away.
-func (r *Row) made(s *stored) bool {
+func (r *Row) made(s stored) bool {
 	return s.id == r.id && s.bizID == r.bizID && s.bizType == r.bizType &&
 		bytes.Equal(s.payload, r.payload) && bytes.Equal(s.headers, r.headers) && s.bizKey == r.bizKey &&
 		(s.dedup == nil || bytes.Equal(s.dedup, r.dedup))
 }
 
 // sameKey reports whether s holds r's dedup_key. It may be another business key's.
-func (r *Row) sameKey(s *stored) bool {
+func (r *Row) sameKey(s stored) bool {
 	return r.dedup != nil && s.dedup != nil && s.bizID == r.bizID && s.bizType == r.bizType &&
 		bytes.Equal(s.dedup, r.dedup)
 }

@@ -1,6 +1,10 @@
 package client
 
-import "github.com/tocsinhq/tocsin/internal/mysql"
+import (
+	"errors"
+
+	"github.com/tocsinhq/tocsin/internal/mysql"
+)
 
 // How packages of this module call what packages tocsin and node do not export. These set the functions when they are initialised, so
 // whoever holds a tocsin.Client or a node.Config may call them.
@@ -24,3 +28,26 @@ var (
 // CompletedInTx is the claimed_by of a task that tocsin.CompleteTx has completed. It shows a node that its own handler completed
 // the task, and not another delivery.
 const CompletedInTx = "CompleteTx"
+
+// OpenServers makes a pool of its own, with this many connections, for each server of a tocsin.Config. The caller closes them.
+func OpenServers(config any, conns int) ([]*mysql.Server, error) {
+	var servers []*mysql.Server
+	for _, spec := range Specs(config) {
+		spec.MaxConns, spec.Share = conns, ""
+		s, err := mysql.Open(spec)
+		if err != nil {
+			return nil, errors.Join(err, CloseServers(servers))
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+// CloseServers closes the pools of OpenServers.
+func CloseServers(servers []*mysql.Server) error {
+	var errs []error
+	for _, s := range servers {
+		errs = append(errs, s.DB.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -187,20 +187,18 @@ func (s *server) bizTypes(ctx context.Context, f *facts) (numbers map[string]uin
 
 func (s *server) bizTypesIn(ctx context.Context, db int) (map[string]uint64, error) {
 	found, err := s.DB.QueryContext(ctx, s.client.layout.Render(bizTypesSQL, db*s.client.layout.Tables))
+	numbers := map[string]uint64{}
+	err = scanEach(found, err, func(scan func(...any) error) error {
+		var number uint64
+		var name string
+		err := scan(&number, &name)
+		numbers[name] = number
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the biz types on server %s: %w", s.Name, err)
 	}
-	defer found.Close()
-	numbers := map[string]uint64{}
-	for found.Next() {
-		var number uint64
-		var name string
-		if err := found.Scan(&number, &name); err != nil {
-			return nil, err
-		}
-		numbers[name] = number
-	}
-	return numbers, found.Err()
+	return numbers, nil
 }
 
 // markerKey is what decides how a marker is read.

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -49,33 +51,20 @@ func (c *Client) NoteSettled(ctx context.Context, identity string, database int,
 // SettledBelow returns the lowest id that NoteSettled has noted in any database; 0 if one has no note. All must answer:
 // one that was away may have an old note.
 func (c *Client) SettledBelow(ctx context.Context, identity string) (below uint64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type note struct {
-		id  uint64
-		err error
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	notes := make([]uint64, c.layout.Databases)
+	var all sync.WaitGroup
+	for database := range notes {
+		all.Go(func() {
+			var err error
+			if notes[database], err = c.settledIn(ctx, identity, database); err != nil {
+				cancel(err)
+			}
+		})
 	}
-	notes := make(chan note, c.layout.Databases)
-	for database := range c.layout.Databases {
-		go func() {
-			id, err := c.settledIn(ctx, identity, database)
-			notes <- note{id, err}
-		}()
-	}
-	for i := range c.layout.Databases {
-		n := <-notes
-		if i == 0 || n.id < below {
-			below = n.id
-		}
-		if n.err != nil && err == nil {
-			err = n.err
-			cancel()
-		}
-	}
-	if err != nil {
-		return 0, err
-	}
-	return below, nil
+	all.Wait()
+	return slices.Min(notes), context.Cause(ctx)
 }
 
 func (c *Client) settledIn(ctx context.Context, identity string, database int) (id uint64, err error) {

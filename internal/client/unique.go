@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -160,23 +159,12 @@ func splitUnique(rows []*Row) (unique, others []*Row) {
 // addEach stores rows with unique keys, which are of one server, some at a time. Those of one key come one after the other,
 // in the order of the call: the last of them has the last word. Once the server can't be reached, no more are tried.
 func (c *Client) addEach(ctx context.Context, s *server, rows []*Row) {
-	each := make(chan []*Row)
 	var gone atomic.Bool
-	var group sync.WaitGroup
-	for range chunksATime {
-		group.Go(func() {
-			for same := range each {
-				for _, r := range same {
-					r.Out = c.addUnless(ctx, &gone, s, r)
-				}
-			}
-		})
-	}
-	for _, same := range byUniqueKey(rows) {
-		each <- same
-	}
-	close(each)
-	group.Wait()
+	atOnce(chunksATime, byUniqueKey(rows), func(same []*Row) {
+		for _, r := range same {
+			r.Out = c.addUnless(ctx, &gone, s, r)
+		}
+	})
 }
 
 // addUnless stores a row of AddMany, unless its server is gone.

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -60,11 +59,8 @@ func takeOthers(headers string) (rest string, version int) {
 	if delete(all, versionHeader); len(all) == 0 {
 		return "", version
 	}
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(all) // texts always have a JSON
-	return strings.TrimSuffix(text.String(), "\n"), version
+	rest, _ = JSON(all) // texts always have a JSON
+	return rest, version
 }
 
 // versionOf reads a version; 0: it is none.

@@ -13,7 +13,7 @@ import (
 var mayImport = map[string][]string{
 	".":                           {"outbox", "internal/client", "internal/ids", "internal/mysql", "internal/name"},
 	"internal/client":             {"outbox", "internal/ids", "internal/layoutrow", "internal/mysql", "internal/name"},
-	"ddl":                         {".", "outbox", "internal/client", "internal/layoutrow", "internal/loop", "internal/mysql", "internal/name"},
+	"ddl":                         {".", "outbox", "internal/client", "internal/ids", "internal/layoutrow", "internal/loop", "internal/mysql", "internal/name"},
 	"outbox":                      {"internal/mysql", "internal/name"},
 	"relay/relaytest":             {".", "biztype", "ddl", "outbox", "internal/client", "internal/devserver/devtest", "internal/loop"},
 	"relay":                       {".", "outbox", "internal/client", "internal/loop", "internal/mysql", "internal/name"},
