@@ -2,6 +2,7 @@ package biztype_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -234,5 +236,39 @@ func TestTheWatcherKeepsAPolicyThatItCanReadWhenAnotherIsBroken(t *testing.T) {
 	}
 	if _, err := biztype.Load(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "biz type order.close: policy of revision 9") {
 		t.Errorf("Load: %v", err)
+	}
+}
+
+// A database of another cluster with the same id has policies of its own, here newer ones.
+func TestTheWatcherTakesNoPolicyFromADatabaseOfAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	for _, foreign := range []int{0, 2} { // polled first, and last
+		t.Run(fmt.Sprint(foreign), func(t *testing.T) {
+			t.Parallel()
+			cfg := tocsin.Config{
+				Layout:  tocsin.Layout{Databases: 3, Tables: 1, Prefix: devtest.Prefix(t)},
+				Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
+			}
+			if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			apply(t, cfg, closeOrder)
+			execute(t, cfg, "UPDATE "+cfg.Layout.Database(foreign)+".layout SET identity = 'other'")
+			execute(t, cfg, "UPDATE "+cfg.Layout.Database(foreign)+`.biz_type SET policy = JSON_SET(policy, '$.paused', TRUE), revision = 9`)
+			seen, stop := watch(t, cfg)
+			defer stop()
+			for step := range 2 {
+				got := <-seen
+				if len(got) != step+1 || got[0].Paused {
+					t.Errorf("step %d: published %+v", step, got)
+				}
+				if step > 0 {
+					break
+				}
+				if res, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{closeOrder, remind}); !errors.Is(err, tocsin.ErrLayout) || res.Databases != 2 {
+					t.Errorf("%+v, %v", res, err)
+				}
+			}
+		})
 	}
 }

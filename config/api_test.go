@@ -20,14 +20,11 @@ const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 func TestTheAPIHasTokensAndLimits(t *testing.T) {
 	t.Parallel()
-	f, err := Parse(apiText(`listen: 0.0.0.0:8481
+	f := parsed(t, apiText(`listen: 0.0.0.0:8481
 cors: [https://admin.example.com]
 limits: {rate: 5}
 tokens:
-  - {id: abcdefgh, name: shop, sha256: `+sum+`, scope: write, biz_types: [order.*], expires: 2027-01-01T00:00:00Z}`), "f.yaml", env)
-	if err != nil {
-		t.Fatal(err)
-	}
+  - {id: abcdefgh, name: shop, sha256: `+sum+`, scope: write, biz_types: [order.*], expires: 2027-01-01T00:00:00Z}`))
 	source, err := f.Node.API.TokenSource(nil)
 	if err != nil || source == nil {
 		t.Fatal(err)

@@ -26,12 +26,28 @@ func env(name string) (string, bool) {
 	return value, ok
 }
 
-func TestBadFilesHaveTheirMessages(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("testdata/bad.yaml")
+// parsed reads the text of a file that is fine.
+func parsed(t *testing.T, text []byte) File {
+	t.Helper()
+	f, err := Parse(text, "f.yaml", env)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestBadFilesHaveTheirMessages(t *testing.T) {
+	t.Parallel()
+	text := read(t, "testdata/bad.yaml")
 	var table struct {
 		Base  string
 		Cases []struct {
@@ -64,10 +80,8 @@ func TestTheExampleConfigsLoad(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := read(t, path)
+		var err error
 		switch filepath.Base(path) {
 		case "biz.yaml":
 			_, err = biztype.Parse(text, path)
@@ -84,14 +98,8 @@ func TestTheExampleConfigsLoad(t *testing.T) {
 
 func TestProductionIsEightServersWithOneDatabaseEach(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../configs/production.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := Parse(text, "production.yaml", env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, "../configs/production.yaml")
+	f := parsed(t, text)
 	cfg := f.Tocsin()
 	if cfg.Layout.String() != "8x1024" || len(cfg.Servers) != 8 || cfg.Cluster != "orders-prod" {
 		t.Errorf("%s on %d servers, cluster %s", cfg.Layout, len(cfg.Servers), cfg.Cluster)
@@ -117,10 +125,7 @@ func TestProductionIsEightServersWithOneDatabaseEach(t *testing.T) {
 func TestEveryKeyIsExplained(t *testing.T) {
 	t.Parallel()
 	for file, root := range map[string]any{"../configs/production.yaml": File{}, "../configs/biz.yaml": biztype.Policy{}} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := read(t, file)
 		for _, key := range keys(reflect.TypeOf(root)) {
 			if key != "-" && !strings.Contains(string(text), key+":") {
 				t.Errorf("%s does not show the key %s", file, key)
@@ -149,10 +154,7 @@ func keys(t reflect.Type) []string {
 
 func TestDefaultsAreThoseOfAFileThatLeavesThemOut(t *testing.T) {
 	t.Parallel()
-	f, err := Parse([]byte("layout: {databases: 8, tables: 16}\nservers: [{dsn: root@tcp(h:1)/}]\n"), "f.yaml", env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := parsed(t, []byte("layout: {databases: 8, tables: 16}\nservers: [{dsn: root@tcp(h:1)/}]\n"))
 	f.Servers = nil
 	if want := Default(); !reflect.DeepEqual(f, want) {
 		t.Errorf("got  %+v\nwant %+v", f, want)

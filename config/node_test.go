@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/node"
 )
 
@@ -24,7 +25,7 @@ sweep: {grace: 11s, timeout: 13s}
 func TestNodeConfigHasAllThatTheFileSaysOfANode(t *testing.T) {
 	t.Parallel()
 	for _, ownership := range []string{node.ByEtcd, node.ByRows} {
-		f := parse(t, ownership)
+		f := parsed(t, fmt.Appendf(nil, wholeFile, ownership))
 		got, err := f.NodeConfig()
 		if err != nil {
 			t.Fatal(err)
@@ -45,11 +46,4 @@ func TestNodeConfigHasAllThatTheFileSaysOfANode(t *testing.T) {
 	}
 }
 
-func parse(t *testing.T, ownership string) File {
-	t.Helper()
-	f, err := Parse([]byte(fmt.Sprintf(wholeFile, ownership)), "shop.yaml", func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
+func TestMain(m *testing.M) { devtest.Main(m) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -348,3 +350,51 @@ VALUES (1, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 'report', 4, 1, 7, '0 4 * * *', '
 	insertRun = `INSERT INTO $.run (job_id, schedule_id, biz_type, version, attempt, node, started, lateness_ms, duration_ms, outcome)
 VALUES (1, 1, 1, 0, 1, 'n', UTC_TIMESTAMP(3), 5, 7, 'completed')`
 )
+
+// TestRetireNeedsTheRightsOfItsRole gives a user the rights of the role move one after the other: without the last, the
+// step is refused, names the right, and goes on where it stood once the user has it.
+func TestRetireNeedsTheRightsOfItsRole(t *testing.T) {
+	t.Parallel()
+	r := newRemoval(t)
+	admin := r.old
+	r.old = limited(t, admin) // SELECT and INSERT
+	grant := func(rights, on string) {
+		execute(t, admin, "GRANT "+rights+" ON $1."+on+" TO '"+admin.Layout.Prefix+"'@'%'")
+	}
+	r.refused((*Move).Retire, "UPDATE command denied", r.name+" on server db1")
+	grant("UPDATE", "layout")
+	for _, right := range []string{"DROP", "ALTER", "CREATE"} {
+		r.refused((*Move).Retire, right, "denied", "rename owner of "+r.name)
+		grant(right, "*")
+	}
+	r.must((*Move).Retire)
+	r.must((*Move).Undo)
+	verified(t, admin)
+}
+
+// A MySQL whose files were copied has the server_uuid of the original, until its auto.cnf is removed. MariaDB has none.
+func TestAServerMadeFromACopyOfTheOthersFiles(t *testing.T) {
+	t.Parallel()
+	here, there := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	if err := otherServer(t, here).Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(there, os.DirFS(here)); err != nil {
+		t.Fatal(err)
+	}
+	first, second := otherServer(t, here), otherServer(t, there)
+	cfg := config(t, 2, 4)
+	cfg.Servers[0].DSN = first.DSN()
+	r := newRemovalTo(t, cfg, second.DSN())
+	if first.IsMySQL() {
+		r.refused((*Move).Retire, "servers db1 and db2 are the same one: nothing moves (both have server_uuid ", "remove its auto.cnf and restart it")
+		if err := second.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(there, "data", "auto.cnf")); err != nil {
+			t.Fatal(err)
+		}
+		r.new.Servers[1].DSN = otherServer(t, there).DSN()
+	}
+	r.must((*Move).Retire)
+}

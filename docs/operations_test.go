@@ -9,16 +9,25 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-// TestWhatTheSelectPrintsStopsTheCountingOfStatistics mends tables as earlier versions made them, as the document says.
-func TestWhatTheSelectPrintsStopsTheCountingOfStatistics(t *testing.T) {
-	t.Parallel()
+// cluster makes tables, and says what ddl.Apply said.
+func cluster(t *testing.T, id string) (tocsin.Config, ddl.Result) {
+	t.Helper()
 	cfg := tocsin.Config{
+		Cluster: id,
 		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)},
 		Servers: []tocsin.Server{{DSN: devtest.DSN(t)}},
 	}
-	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{}); err != nil {
+	res, err := ddl.Apply(t.Context(), cfg, ddl.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
+	return cfg, res
+}
+
+// TestWhatTheSelectPrintsStopsTheCountingOfStatistics mends tables as earlier versions made them, as the document says.
+func TestWhatTheSelectPrintsStopsTheCountingOfStatistics(t *testing.T) {
+	t.Parallel()
+	cfg, _ := cluster(t, "")
 	s := connect(t, "+00:00")
 	query := strings.ReplaceAll(ofKind(t, blocks(t, "operations.md"), "sql")[0].text, `toc\_`, cfg.Layout.Prefix+`\_`)
 	want(t, "of new tables", s.run(t, query))
@@ -39,15 +48,7 @@ func TestWhatTheSelectPrintsStopsTheCountingOfStatistics(t *testing.T) {
 // TestACopyBecomesAClusterOfItsOwn gives copied databases another id and identity, as the document says.
 func TestACopyBecomesAClusterOfItsOwn(t *testing.T) {
 	t.Parallel()
-	cfg := tocsin.Config{
-		Cluster: "shop",
-		Layout:  tocsin.Layout{Databases: 2, Tables: 2, Prefix: devtest.Prefix(t)},
-		Servers: []tocsin.Server{{DSN: devtest.DSN(t)}},
-	}
-	original, err := ddl.Apply(t.Context(), cfg, ddl.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg, original := cluster(t, "shop")
 	s := connect(t, "+00:00")
 	for db := range 2 {
 		s.run(t, strings.ReplaceAll(ofKind(t, blocks(t, "operations.md"), "sql")[1].text, "toc_0", cfg.Layout.Database(db)))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
 )
 
 // policyKeys reads the table of keys: the cells of each row, by key.
@@ -175,4 +176,22 @@ func valueAt(t *testing.T, p biztype.Policy, key string) string {
 		return "none"
 	}
 	return fmt.Sprint(at)
+}
+
+// rolesTable is the table of all roles as docs/security.md shows it.
+func rolesTable() string {
+	var b strings.Builder
+	b.WriteString("| role | for | rights |\n|---|---|---|\n")
+	for _, r := range ddl.Roles() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, r.Does, strings.ReplaceAll(strings.Join(r.Needs(), "; "), "task_*", "`task_*`"))
+	}
+	return b.String()
+}
+
+func TestTheRolesOfTheDocsAreThoseOfTheProgram(t *testing.T) {
+	t.Parallel()
+	text := read(t, "security.md")
+	if want := rolesTable(); !strings.Contains(text, want) {
+		t.Errorf("docs/security.md lacks this table:\n%s", want)
+	}
 }

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/outbox"
 )
 
 func TestMain(m *testing.M) {
@@ -201,4 +204,126 @@ func (r reader) deadShown(t *testing.T, out []string) {
 	row := r.tasks(t, order)[0]
 	want(t, "dead", out, "job_id\tbiz_id\tbiz_type\taction_time\tattempts\tlast_error",
 		fmt.Sprintf("%d\t%d\t%d\t%s\t0\tno answer", row.JobID, order, orderType, text(row.ActionTime)))
+}
+
+// orderKey is the key of the document's order that has no number.
+const orderKey = "ord_01J8Z3"
+
+// keyRow is what a row of the key's table has that others lack.
+type keyRow struct {
+	Status  tocsin.Status  `db:"status"`
+	Headers tocsin.Headers `db:"headers"`
+	BizKey  string         `db:"biz_key"`
+	Dedup   *string        `db:"dedup_key"`
+}
+
+// keyRow reads the only row of the key, and checks where it is.
+func (r reader) keyRow(t *testing.T) (row keyRow) {
+	t.Helper()
+	rows := r.tasks(t, tocsin.KeyID(orderKey))
+	if len(rows) != 1 {
+		t.Fatalf("rows %+v", rows)
+	}
+	err := r.db.GetContext(t.Context(), &row, "SELECT status, headers, biz_key, dedup_key FROM "+r.layout.Table(r.layout.TableOf(tocsin.KeyID(orderKey))))
+	if err != nil || row.BizKey != orderKey || row.Headers.Get("tenant") != "shop-7" {
+		t.Errorf("%+v, %v", row, err)
+	}
+	return row
+}
+
+func (r reader) outboxKey(t *testing.T, out []string) {
+	want(t, "add by key", out)
+	r.relay(t)
+	if row := r.keyRow(t); row.Status != tocsin.Pending {
+		t.Errorf("%+v", row)
+	}
+	table := r.layout.TableOf(tocsin.KeyID(orderKey))
+	for _, table := range []string{r.layout.Table(table), r.layout.Database(r.layout.DatabaseOf(table)) + ".doorbell"} {
+		r.exec(t, "DELETE FROM "+table)
+	}
+}
+
+func (r reader) keyShown(t *testing.T, out []string) {
+	id := tocsin.KeyID(orderKey)
+	want(t, "biz_id of the key", out, "biz_id\ttable_no", strconv.FormatUint(id, 10)+"\t"+strconv.Itoa(r.layout.TableOf(id)))
+}
+
+func (r reader) keyAdded(t *testing.T, out []string) {
+	want(t, "add by key", out)
+	if row := r.keyRow(t); row.Status != tocsin.Pending || row.Dedup == nil || *row.Dedup != "close" {
+		t.Errorf("%+v", row)
+	}
+	r.near(t, "due_time", r.tasks(t, tocsin.KeyID(orderKey))[0].DueTime, minutes30)
+}
+
+func (r reader) keyCancelled(t *testing.T, out []string) {
+	row := r.keyRow(t)
+	if len(out) != 4 || out[0] != "job_id\tstatus\tdue_time\theaders" || out[3] != "1" || row.Status != tocsin.Cancelled || row.Dedup != nil {
+		t.Errorf("%q, %+v", out, row)
+	}
+}
+
+// makeOutbox makes the outbox of the document.
+func (p *place) makeOutbox(t *testing.T) {
+	t.Helper()
+	database := p.layout.Prefix + "_shop"
+	p.exec(t, "CREATE DATABASE "+database)
+	p.outbox = outbox.Config{DSN: devtest.DSN(t), Table: database + ".tocsin_outbox"}
+	if _, err := ddl.ApplyOutbox(t.Context(), ddl.Outbox{DSN: p.outbox.DSN, Table: p.outbox.Table}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// relay moves the only row of the outbox, as a relay does.
+func (p *place) relay(t *testing.T) {
+	t.Helper()
+	from, err := outbox.Open(p.outbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	tasks, err := tocsin.Open(t.Context(), tocsin.Config{Layout: p.layout, Servers: []tocsin.Server{{DSN: devtest.DSN(t)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tasks.Close()
+	rows, err := from.List(t.Context(), 0, 10, false)
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%d rows in the outbox, want 1: %v", len(rows), err)
+	}
+	if got := client.MoverOf(tasks).Move(t.Context(), "docs", rows); got[0].Fate != outbox.Moved {
+		t.Fatalf("%+v becomes %+v", rows[0], got[0])
+	}
+	p.exec(t, "DELETE FROM "+p.outbox.Table)
+}
+
+func (r reader) outboxAdded(t *testing.T, out []string) {
+	want(t, "add", out)
+	r.relay(t)
+	rows := r.tasks(t, order)
+	if len(rows) != 1 || rows[0].Status != tocsin.Pending || rows[0].Payload != `{"reason":"unpaid"}` {
+		t.Fatalf("rows %+v", rows)
+	}
+	r.near(t, "due_time", rows[0].DueTime, minutes30)
+}
+
+func (r reader) outboxRescheduled(t *testing.T, out []string) {
+	want(t, "reschedule", out)
+	r.relay(t)
+	row := r.tasks(t, order)[0]
+	if row.Version != 1 {
+		t.Errorf("row %+v", row)
+	}
+	r.near(t, "due_time", row.DueTime, 40*time.Minute)
+}
+
+func (r reader) outboxCancelled(t *testing.T, out []string) {
+	want(t, "cancel", out)
+	r.relay(t)
+	if row := r.tasks(t, order)[0]; row.Status != tocsin.Cancelled {
+		t.Errorf("row %+v", row)
+	}
+	for _, table := range []string{r.layout.Table(orderTable), r.layout.Database(3) + ".doorbell"} { // the rest of the page begins anew
+		r.exec(t, "DELETE FROM "+table)
+	}
 }

@@ -41,7 +41,7 @@ func drawRow(t *rapid.T) (r Row, window time.Duration) {
 	return r, time.Duration(rapid.Int64Range(0, time.Hour.Milliseconds()).Draw(t, "window")) * time.Millisecond
 }
 
-func TestASpreadIsNeverEarlyAndBelowItsWindow(t *testing.T) {
+func TestASpreadIsNeverEarlyAndBelowItsWindowAndTheSameForTheSameTask(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r, window := drawRow(t)
@@ -55,18 +55,11 @@ func TestASpreadIsNeverEarlyAndBelowItsWindow(t *testing.T) {
 		if after.spread(window) != after.when {
 			t.Fatal("a delay was moved")
 		}
-	})
-}
-
-func TestASpreadIsTheSameForTheSameTask(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		r, window := drawRow(t)
 		again := r
 		if r.dedup != nil { // added again it has another job_id, and perhaps another minute
 			again.id, again.when = r.id+1, At(r.when.at.Add(time.Hour))
 		}
-		if by, then := r.spread(window).at.Sub(r.when.at), again.spread(window).at.Sub(again.when.at); by != then {
+		if then := again.spread(window).at.Sub(again.when.at); by != then {
 			t.Fatalf("moved by %s, then by %s", by, then)
 		}
 	})

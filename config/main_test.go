@@ -1,9 +1,0 @@
-package config
-
-import (
-	"testing"
-
-	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-)
-
-func TestMain(m *testing.M) { devtest.Main(m) }
