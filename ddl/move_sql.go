@@ -42,27 +42,27 @@ GROUP BY status
 ORDER BY status`
 
 // sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types, sumSchedules
-// the schedules, each the texts that follow sumTexts. Sums and BIT_XOR don't depend on the order of rows. spanRuns reads how far the history of runs goes, from both
-// ends of its indexes: nothing depends on its rows, which may be many.
+// the schedules, each the columns that follow sumTexts. Sums and BIT_XOR don't depend on the order of rows. spanRuns reads how
+// far the history of runs goes, from both ends of its indexes: nothing depends on its rows, which may be many.
 const (
 	sumTexts = `SELECT /* tocsin ddl move */
     COUNT(*),
     COALESCE(SUM(CRC32(r.text)), 0),
     COALESCE(BIT_XOR(CRC32(r.text)), 0)
 FROM (
-`
+    SELECT CONCAT_WS('|', `
 
-	sumTasks = sumTexts + `    SELECT CONCAT_WS('|', job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attempts,
+	sumTasks = sumTexts + `job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attempts,
         crashes, version, claimed_by, COALESCE(HEX(dedup_key), '-'), last_error, attribute, COALESCE(HEX(headers), '-'), HEX(biz_key)) AS text
     FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
     WHERE status IN (0, 1, 4)
 ) AS r`
 
-	sumTypes = sumTexts + `    SELECT CONCAT_WS('|', number, name, group_name, policy, revision) AS text
+	sumTypes = sumTexts + `number, name, group_name, policy, revision) AS text
     FROM ` + "`{database}`" + `.biz_type
 ) AS r`
 
-	sumSchedules = sumTexts + `    SELECT CONCAT_WS('|', schedule_id, gmt_create, gmt_modified, name, app, table_no, biz_type, biz_id, HEX(biz_key), cron, zone,
+	sumSchedules = sumTexts + `schedule_id, gmt_create, gmt_modified, name, app, table_no, biz_type, biz_id, HEX(biz_key), cron, zone,
         COALESCE(start_time, '-'), COALESCE(end_time, '-'), jitter_ms, start_within_ms, missed, missed_most, overlap, pause_after,
         state, revision, anchor, made_until, COALESCE(next_fire, '-'), failures, made, passed_over, COALESCE(HEX(open_from), '-'), reason, attribute,
         COALESCE(HEX(headers), '-')) AS text

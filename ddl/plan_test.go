@@ -72,9 +72,9 @@ func dump(t *testing.T, cfg tocsin.Config) []string {
 
 func TestWhatPlanWritesGivesExactlyWhatApplyGives(t *testing.T) {
 	t.Parallel()
-	applied, planned := config(t, 2, 3), config(t, 2, 3)
+	direct, planned := config(t, 2, 3), config(t, 2, 3)
 	opt := Options{Cluster: "c1", Identity: "i1"}
-	applied(t, applied, opt)
+	applied(t, direct, opt)
 	plans := must(Plan(planned, opt))
 	paths, err := WritePlan(filepath.Join(t.TempDir(), "new", "plan"), plans)
 	if err != nil || len(paths) != 1 || filepath.Base(paths[0]) != "db1.sql" {
@@ -83,8 +83,8 @@ func TestWhatPlanWritesGivesExactlyWhatApplyGives(t *testing.T) {
 	for range 2 { // running it again does no harm
 		run(t, planned, plans)
 	}
-	if got, want := dump(t, planned), dump(t, applied); !slices.Equal(got, want) {
-		t.Errorf("planned:\n%s\n\napplied:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	if got, want := dump(t, planned), dump(t, direct); !slices.Equal(got, want) {
+		t.Errorf("planned:\n%s\n\ndirect:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	verified(t, planned)
 	if res := applied(t, planned, opt); res != (Result{Cluster: "c1", Identity: "i1", Existing: 24, From: 3, WorksWith: 3}) {
@@ -136,8 +136,8 @@ func TestWritePlanRefusesWhatWouldBeOverwritten(t *testing.T) {
 
 func TestAPlanOfAMigrationGivesWhatApplyGives(t *testing.T) {
 	t.Parallel()
-	applied, planned := version2(t), version2(t)
-	applied(t, applied, Options{Identity: "i1"})
+	direct, planned := version2(t), version2(t)
+	applied(t, direct, Options{Identity: "i1"})
 	plans, err := PlanMigration(t.Context(), planned, Options{Identity: "i1"})
 	if err != nil || len(plans) != 1 {
 		t.Fatal(plans, err)
@@ -147,11 +147,11 @@ func TestAPlanOfAMigrationGivesWhatApplyGives(t *testing.T) {
 		t.Error("the plan fails where it should wait")
 	}
 	run(t, planned, plans)
-	if got, want := shapes(t, planned), shapes(t, applied); !slices.Equal(got, want) {
-		t.Errorf("planned:\n%s\n\napplied:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	if got, want := shapes(t, planned), shapes(t, direct); !slices.Equal(got, want) {
+		t.Errorf("planned:\n%s\n\ndirect:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	wantSaid(t, versions(t, planned), "3/2", "3/2")
-	for _, cfg := range []tocsin.Config{applied, planned} {
+	for _, cfg := range []tocsin.Config{direct, planned} {
 		plans, err := PlanMigration(t.Context(), cfg, Options{})
 		if err != nil || strings.Contains(plans[0].Text, "ALTER /*") || !strings.Contains(plans[0].Text, "-- Nothing: all its databases are of that version.") {
 			t.Errorf("a plan when all is done: %v, %v", plans, err)

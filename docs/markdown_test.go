@@ -147,7 +147,7 @@ func lost(folder, page string) (dead []string) {
 				dead = append(dead, m[1])
 				continue
 			}
-			target = text
+			target = string(text)
 		}
 		if anchor != "" && !anchors(target)[anchor] {
 			dead = append(dead, m[1])
