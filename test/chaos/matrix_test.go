@@ -20,14 +20,14 @@ import (
 const (
 	runningNode  = "running node"
 	startingNode = "starting node"
-	client       = "client"
+	adder        = "client"
 	sweep        = "sweep"
 	purge        = "purge"
 	audit        = "audit"
 	doctor       = "doctor"
 )
 
-var actors = []string{runningNode, startingNode, client, sweep, purge, audit, doctor}
+var actors = []string{runningNode, startingNode, adder, sweep, purge, audit, doctor}
 
 // The matrix breaks sickServer, or sickDatabase on it. Both are the first, which every actor asks first.
 const (
@@ -195,7 +195,7 @@ func (m *matrix) renew() {
 // act lets all actors except the running node act at once.
 func (m *matrix) act(r *matrixRow, b bait) {
 	acts := map[string]func(fault, bait) *cell{
-		startingNode: m.start, client: m.useClient, sweep: m.sweepOnce, purge: m.purgeOnce, audit: m.auditOnce, doctor: m.examine,
+		startingNode: m.start, adder: m.useClient, sweep: m.sweepOnce, purge: m.purgeOnce, audit: m.auditOnce, doctor: m.examine,
 	}
 	found := make([]*cell, len(actors))
 	var g errgroup.Group

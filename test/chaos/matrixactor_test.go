@@ -247,9 +247,9 @@ func (m *matrix) useClient(f fault, _ bait) *cell {
 		c.does += fmt.Sprintf(", refused after %.1f s", time.Since(begin).Seconds())
 	}
 	switch {
-	case f.no[client] && len(said) > 0:
+	case f.no[adder] && len(said) > 0:
 		c.failf("an add failed: the fault does not concern it")
-	case !f.no[client] && !f.named(c.says):
+	case !f.no[adder] && !f.named(c.says):
 		c.failf("no error names %s and %s", f.where, f.why)
 	}
 	return c

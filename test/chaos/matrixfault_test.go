@@ -72,11 +72,11 @@ func (m *matrix) databaseFaults() []fault {
 		{name: "task table dropped", why: "doesn't exist|missing|lacks", takes: isTable(sickDatabase * m.opts.Layout.Tables),
 			quiet: true, free: map[string]bool{startingNode: true}}, // the node may get other tables
 		{name: "owner table dropped", why: "doesn't exist|missing|lacks", begin: run("DROP TABLE {db}.owner"), end: apply,
-			no: map[string]bool{runningNode: true, client: true, sweep: true, purge: true, audit: true}},
+			no: map[string]bool{runningNode: true, adder: true, sweep: true, purge: true, audit: true}},
 		{name: "doorbell table dropped", why: "doesn't exist|missing|lacks", begin: run("DROP TABLE {db}.doorbell"), end: apply,
 			no: map[string]bool{sweep: true, audit: true}},
 		{name: "biz_type table dropped", why: "doesn't exist|missing|lacks",
-			no: map[string]bool{client: true, sweep: true, purge: true, audit: true}},
+			no: map[string]bool{adder: true, sweep: true, purge: true, audit: true}},
 		{name: "layout table dropped", why: "layout", closed: noticed},
 	}
 	for i := range all {

@@ -195,11 +195,11 @@ func (m *matrix) addAgain(r *matrixRow, begin time.Time) {
 		return len(said) == 0
 	})
 	if !added {
-		r.cells[client].failf("%s after the end of the fault: %s", within, strings.Join(said, "; "))
+		r.cells[adder].failf("%s after the end of the fault: %s", within, strings.Join(said, "; "))
 		return
 	}
-	if !strings.Contains(r.cells[client].does, "again") {
-		r.cells[client].does += fmt.Sprintf(", used again after %.1f s", time.Since(begin).Seconds())
+	if !strings.Contains(r.cells[adder].does, "again") {
+		r.cells[adder].does += fmt.Sprintf(", used again after %.1f s", time.Since(begin).Seconds())
 	}
 	if !m.until(within, func() bool { return m.haveAll(drafts) }) {
 		r.cells[runningNode].failf("%s after the end of the fault it does not deliver", within)
