@@ -152,7 +152,7 @@ chaos-schedules: ## 2,000 schedules under faults and changes, every fire time ch
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test
 	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -skip '^TestMatrix$$' $(TESTARGS) ./test/chaos
-	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run 'Backlog|CantBePurged|StaysOpen' $(TESTARGS) ./relay
+	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run 'Backlog|CantBePurged|StaysOpen' $(TESTARGS) ./outbox/relay
 
 matrix: ## break one database or server in every way, and write what each part does and says to bin/matrix.md
 	@scripts/install-deps.sh test

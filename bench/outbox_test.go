@@ -19,7 +19,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/relay"
+	"github.com/tocsinhq/tocsin/outbox/relay"
 )
 
 // outboxRounds is how often the sides of the ratios take turns.

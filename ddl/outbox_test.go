@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/relay/relaytest"
+	"github.com/tocsinhq/tocsin/test/relaytest"
 )
 
 // business makes a database without an outbox.

@@ -16,7 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/relay"
+	"github.com/tocsinhq/tocsin/outbox/relay"
 )
 
 // Debian's driver, and its reader of JSON.

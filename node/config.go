@@ -20,7 +20,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/relay"
+	"github.com/tocsinhq/tocsin/outbox/relay"
 )
 
 // Who may start a row, as the layout rows of the databases say. A node of the other

@@ -26,7 +26,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/relay"
+	"github.com/tocsinhq/tocsin/outbox/relay"
 )
 
 // serveFlags are those of `tocsin serve`; they win over the config file.

@@ -13,8 +13,8 @@ import (
 	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/relay"
-	"github.com/tocsinhq/tocsin/relay/relaytest"
+	"github.com/tocsinhq/tocsin/outbox/relay"
+	"github.com/tocsinhq/tocsin/test/relaytest"
 )
 
 const day = relaytest.Day

@@ -15,8 +15,8 @@ var mayImport = map[string][]string{
 	"internal/client":             {"outbox", "internal/ids", "internal/layoutrow", "internal/mysql", "internal/name"},
 	"ddl":                         {".", "outbox", "internal/client", "internal/ids", "internal/layoutrow", "internal/loop", "internal/mysql", "internal/name"},
 	"outbox":                      {"internal/mysql", "internal/name"},
-	"relay/relaytest":             {".", "biztype", "ddl", "outbox", "internal/client", "internal/devserver/devtest", "internal/loop"},
-	"relay":                       {".", "outbox", "internal/client", "internal/loop", "internal/mysql", "internal/name"},
+	"test/relaytest":              {".", "biztype", "ddl", "outbox", "internal/client", "internal/devserver/devtest", "internal/loop"},
+	"outbox/relay":                {".", "outbox", "internal/client", "internal/loop", "internal/mysql", "internal/name"},
 	"biztype":                     {".", "internal/client", "internal/layoutrow", "internal/loop", "internal/mysql", "internal/name", "internal/yamlfile"},
 	"duequeue":                    {"."},
 	"store":                       {".", "duequeue", "biztype", "internal/client", "internal/layoutrow", "internal/loglimit", "internal/mysql", "internal/seam", "internal/wait"},
@@ -27,8 +27,8 @@ var mayImport = map[string][]string{
 	"upkeep":                      {".", "biztype", "duequeue", "outbox", "schedule", "store", "webhook", "internal/loglimit", "internal/mysql", "internal/wait"},
 	"operator":                    {".", "assign", "biztype", "dispatcher", "duequeue", "node", "schedule", "store", "internal/client", "internal/layoutrow", "internal/mysql", "internal/runkey", "internal/seam", "internal/wait"},
 	"schedule":                    {".", "biztype", "schedule/firetimes", "store", "internal/client", "internal/jobid", "internal/loglimit", "internal/mysql", "internal/name", "internal/runkey", "internal/wait", "internal/yamlfile"},
-	"node":                        {".", "assign", "outbox", "relay", "scanner", "dispatcher", "schedule", "upkeep", "duequeue", "store", "biztype", "webhook", "internal/..."},
-	"node/nodetest":               {".", "biztype", "ddl", "node", "outbox", "relay", "tocsintest", "webhook", "internal/runkey", "internal/seam"},
+	"node":                        {".", "assign", "outbox", "outbox/relay", "scanner", "dispatcher", "schedule", "upkeep", "duequeue", "store", "biztype", "webhook", "internal/..."},
+	"node/nodetest":               {".", "biztype", "ddl", "node", "outbox", "outbox/relay", "tocsintest", "webhook", "internal/runkey", "internal/seam"},
 	"schedule/firetimes":          {},
 	"tocsintest":                  {".", "ddl", "biztype", "outbox", "internal/client", "internal/devserver"},
 	"contrib/tocsinprom":          {"."},
@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"internal/devserver":          {},
 	"internal/devserver/...":      {"internal/devserver"},
 	"internal/devcluster":         {".", "assign", "biztype", "ddl", "dispatcher", "node", "schedule", "store", "contrib/tocsinprom", "upkeep", "webhook", "internal/...", "test/quantile"},
-	"test/chaos":                  {".", "assign", "biztype", "ddl", "node", "outbox", "relay", "schedule", "store", "contrib/tocsinpg", "contrib/tocsinpg/...", "upkeep", "internal/client", "internal/devserver", "internal/loop", "test/quantile"},
+	"test/chaos":                  {".", "assign", "biztype", "ddl", "node", "outbox", "outbox/relay", "schedule", "store", "contrib/tocsinpg", "contrib/tocsinpg/...", "upkeep", "internal/client", "internal/devserver", "internal/loop", "test/quantile"},
 	"test/chaos/...":              {"test/chaos"},
 	"internal/dashboards":         {},
 	"internal/yamlfile":           {},
@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 }
 
 // engines never import one another, nor config or cmd; not even in tests.
-var engines = []string{"assign", "scanner", "dispatcher", "upkeep", "relay"}
+var engines = []string{"assign", "scanner", "dispatcher", "upkeep", "outbox/relay"}
 
 // foreign says where packages of others may be imported by shipped files, by the beginning of their path.
 var foreign = []struct {
@@ -80,8 +80,8 @@ var foreign = []struct {
 	{"go.opentelemetry.io/", []string{"contrib/tocsinotel", "contrib/tocsinotel/..."}},
 	{"github.com/danielgtaylor/huma/", []string{"api"}},
 	{"github.com/jackc/", []string{"contrib/tocsinpg", "contrib/tocsinpg/...", "test/chaos"}},
-	{"testing", []string{"tocsintest", "contrib/tocsinpg/pgtest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "relay/relaytest"}},
-	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "contrib/tocsinpg/pgtest", "bench", "relay/relaytest", "internal/...", "test/..."}},
+	{"testing", []string{"tocsintest", "contrib/tocsinpg/pgtest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "test/relaytest"}},
+	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "contrib/tocsinpg/pgtest", "bench", "internal/...", "test/..."}},
 }
 
 // clientMayImport is all that the root package and its machinery take from other modules.

@@ -15,7 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/relay"
+	"github.com/tocsinhq/tocsin/outbox/relay"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/relay"
+	"github.com/tocsinhq/tocsin/outbox/relay"
 )
 
 func (s *Site) startRelays(ctx context.Context) error {

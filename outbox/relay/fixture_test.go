@@ -13,7 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/outbox"
-	"github.com/tocsinhq/tocsin/relay/relaytest"
+	"github.com/tocsinhq/tocsin/test/relaytest"
 )
 
 const day = relaytest.Day

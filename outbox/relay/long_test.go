@@ -21,7 +21,7 @@ import (
 
 // These tests have a long form, with TOCSIN_FAULTS=1, whose figures are in docs/faults.md:
 //
-//	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run 'Backlog|CantBePurged|StaysOpen' ./relay
+//	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run 'Backlog|CantBePurged|StaysOpen' ./outbox/relay
 
 // scaled is how many rows a test uses, or how long it takes.
 func scaled[T any](short, long T) T {
