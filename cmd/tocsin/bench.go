@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsinhq/tocsin/bench"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/test/bench"
 )
 
 // benchFlags are those that all benchmarks share, beside what bench.Options

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tocsinhq/tocsin/bench"
+	"github.com/tocsinhq/tocsin/test/bench"
 )
 
 // The keys that other programs read, by command.

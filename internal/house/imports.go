@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	"test/quantile":               {},
 	"internal/apitoken":           {"internal/name"},
 	"internal/...":                {".", "biztype", "ddl", "store", "internal/..."},
-	"bench":                       {"..."},
+	"test/bench":                  {"..."},
 	"test/targets":                {"test/quantile"},
 }
 
@@ -81,7 +81,7 @@ var foreign = []struct {
 	{"github.com/danielgtaylor/huma/", []string{"api"}},
 	{"github.com/jackc/", []string{"contrib/tocsinpg", "contrib/tocsinpg/...", "test/chaos"}},
 	{"testing", []string{"tocsintest", "contrib/tocsinpg/pgtest", "node/nodetest", "internal/devserver/devtest", "internal/devserver/etcdtest", "test/relaytest"}},
-	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "contrib/tocsinpg/pgtest", "bench", "internal/...", "test/..."}},
+	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "contrib/tocsinpg/pgtest", "internal/...", "test/..."}},
 }
 
 // clientMayImport is all that the root package and its machinery take from other modules.

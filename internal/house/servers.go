@@ -26,7 +26,7 @@ var onOneServer = []skip{
 	{path: "cmd/tocsin", reason: "its tests of whole commands take three minutes, and the packages that send their statements are tested"},
 	{path: "node", reason: "its tests of whole nodes wait for faults for a minute and a half, and the packages that send their statements are tested"},
 	{path: "docs", reason: "its tests run the programs and commands of the pages for most of a minute, and the packages that send their statements are tested"},
-	{path: "bench", reason: "it measures: make bench SERVER=mysql"},
+	{path: "test/bench", reason: "it measures: make bench SERVER=mysql"},
 	{path: "assign", reason: "its tests are of etcd, which is the same beside every database server"},
 	{path: "internal/dashboards/live", reason: "its demo takes most of a minute, and its queries are of Prometheus"},
 	{path: "api", reason: noStatement},

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// sqlHomes are where SQL text stands, sqlTools further ones that set up, or break, connections and servers. bench holds
+// sqlHomes are where SQL text stands, sqlTools further ones that set up, or break, connections and servers. test/bench holds
 // the raw bound: the same work without Tocsin, which must not move with Tocsin's own statements. Examples have tables of their own.
 // Test kits read rows of their own databases as no program may.
 var (
 	sqlHomes = []string{".", "internal/client", "ddl", "biztype", "store", "schedule", "outbox", "contrib/tocsinpg", "contrib/tocsinpg/...", "internal/layoutrow"}
-	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "test/chaos", "internal/dashboards/faults", "internal/house", "bench", "examples/...", "node/nodetest", "test/relaytest", "tocsintest"}
+	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "test/chaos", "internal/dashboards/faults", "internal/house", "test/bench", "examples/...", "node/nodetest", "test/relaytest", "tocsintest"}
 )
 
 // statement matches text that looks like a statement, and no English sentence: "select one from the list".

@@ -38,7 +38,7 @@ var drained = []check{atLeast("ratio", 0.7), atLeast("tasks_per_second", 0)}
 
 const (
 	pending = " --pending 10000000"
-	goBench = "go test -run - -benchtime 1x -timeout 30m ./bench -bench "
+	goBench = "go test -run - -benchtime 1x -timeout 30m ./test/bench -bench "
 )
 
 // rows are those of docs/performance.md.
