@@ -59,8 +59,8 @@ ALONE = ./assign ./cmd/tocsin ./test/chaos ./node
 
 # The race detector makes tests take four times as long. It runs where the code of a package works side by side. PLAIN are programs
 # and harnesses, whose engines have it in tests of their own, and packages that compute in one goroutine.
-PLAIN = $(filter-out $(RACED), $(filter ./cmd/% ./docs ./duequeue ./examples/% ./internal/% ./schedule/firetimes ./test/% ./tocsintest, $(PACKAGES)))
-RACED = ./internal/client ./internal/loop ./internal/mysql
+PLAIN = $(filter-out $(RACED), $(filter ./cmd/% ./docs ./examples/% ./internal/% ./schedule/firetimes ./test/% ./tocsintest, $(PACKAGES)))
+RACED = ./internal/client ./internal/loop ./internal/mysql ./internal/store
 
 # Searches, for a minute and more: make test runs them at low priority, while other tests wait.
 MODEL = go test -vet=off -timeout 30m $(TESTARGS) ./test/model

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
-	"github.com/tocsinhq/tocsin/test/quantile"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // hostile are callers with tokens of one team who send bad batches, slow bodies, forged cursors and long lists.

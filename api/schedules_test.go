@@ -16,8 +16,8 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/schedule"
-	"github.com/tocsinhq/tocsin/store"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 

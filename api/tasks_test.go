@@ -10,7 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 func TestATaskIsAddedFoundRescheduledAndCancelled(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/name"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // Holder is the node's side: who peeks and delivers. Its methods are called at the same time for tables of different servers,

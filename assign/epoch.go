@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin/internal/loop"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // An owner row orders the owners of a table: a later one writes a higher revision over a lower one. etcd's own

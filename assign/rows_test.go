@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 func TestTablesAreDealtByWeight(t *testing.T) {

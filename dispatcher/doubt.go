@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // claimRows claims rows. If the commit gets no answer, it reads the claim back, for

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // loseCommits makes the first commit of a claim get no answer, and the server stay

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // The drain time-out ends at one fixed moment, however late Run's context ends. What it cuts off counts as no attempt, and leaves a run.

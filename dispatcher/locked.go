@@ -3,7 +3,7 @@ package dispatcher
 import (
 	"time"
 
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // sift puts back the entries of locked tables. One that was locked is tried again

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // A fault of a server or a target hits row after row. Its log lines are limited, per server and per biz type: the first

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // read returns the counters and gauges whose name begins with the prefix, by name and labels; those of 0 are left out.

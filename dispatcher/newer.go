@@ -3,7 +3,7 @@ package dispatcher
 import (
 	"time"
 
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // Newer is what is known of rows of a biz type that are left alone, since their payload has a newer version than this

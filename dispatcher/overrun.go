@@ -3,7 +3,7 @@ package dispatcher
 import (
 	"time"
 
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // overrun is a task with deliveries that are over their time-out and have not

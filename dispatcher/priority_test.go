@@ -9,8 +9,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/store"
-	"github.com/tocsinhq/tocsin/test/quantile"
+	"github.com/tocsinhq/tocsin/internal/quantile"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // What lower priorities may load falls while rows are late, down to a least, and rises again while none is and more is wanted.

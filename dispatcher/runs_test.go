@@ -12,8 +12,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/ids"
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/schedule"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // turns stand in for schedule.Runs on the rows of a memory. Runs of schedule 1 are Alone; of schedule 2 nothing is known.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 func TestDroppedTablesStartNothing(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/test/quantile"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // There are three servers. One clock is stepped back and forth, two are slewed by 500

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // stuckIntake can't drain table 3.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/dispatcher"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // Report is what the status page says of a running node.
@@ -36,8 +36,8 @@ type Report struct {
 
 	Lanes []dispatcher.LaneReport `json:"lanes"` // the biz types, one that is lacking by now included
 
-	Databases []store.Database `json:"databases"` // the ones that this node can't use, or that have a fault
-	Servers   []store.Server   `json:"servers"`   // the ones with several addresses
+	Databases []Database      `json:"databases"` // the ones that this node can't use, or that have a fault
+	Servers   []ServerAddress `json:"servers"`   // the ones with several addresses
 	// Hangs are the servers that accept statements and don't answer, each with how long.
 	Hangs map[string]string `json:"servers_hanging"`
 	// Task is where the task of the request's parameter job_id is; nil without it, or while the node is not running.
@@ -46,6 +46,12 @@ type Report struct {
 
 // Work is what a node has in hand.
 type Work = dispatcher.Stats
+
+// Database is what a node knows about one database, ServerAddress about a server with several addresses.
+type (
+	Database      = store.Database
+	ServerAddress = store.Server
+)
 
 // ID returns the id of the node's current incarnation; "" while Run is not under way, or
 // waits for etcd or a server.
@@ -76,11 +82,11 @@ func (n *Node) Report() (Report, bool) {
 		if n.sweeps.Load() {
 			mode = Sweeping
 		}
-		sick := []store.Database{}
+		sick := []Database{}
 		if looks := n.away.Load(); looks != nil {
 			sick = looks.State().Sick()
 		}
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Idle: map[string]string{}, Lanes: []dispatcher.LaneReport{}, Databases: sick, Servers: []store.Server{}, Hangs: map[string]string{}}, false
+		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Idle: map[string]string{}, Lanes: []dispatcher.LaneReport{}, Databases: sick, Servers: []ServerAddress{}, Hangs: map[string]string{}}, false
 	}
 	told := p.roster.now()
 	return Report{

@@ -10,8 +10,8 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // due explains a row that is pending and due: the first thing in its way is the state.

@@ -11,8 +11,8 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 var now = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)

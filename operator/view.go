@@ -12,8 +12,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // View asks a cluster: which nodes there are, who owns which tables, where a task is, and what is wrong. Its fields say where to

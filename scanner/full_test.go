@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // crowded makes a scanner of two tables whose rows are in memory, peeked once. The

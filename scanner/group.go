@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // group is some tables of one server that are peeked in one statement.

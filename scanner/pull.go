@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // pull is one page of whole rows of a lane, decided on: its oldest unread ones, which the intake starts at once. So a backlog

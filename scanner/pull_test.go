@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // tape is rows whose Due takes a moment, as otherwise a backlog would be read in no

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // Scanner peeks the tables it was told to own. Its methods are safe for

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // patience tells how long to leave a failing server alone, longer each time, and

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // lane is what the intake may not know of one biz type on one server: backlogs, and rows for which there was no room.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/loop"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // A pass asks a server for the schedules whose next fire time is less than Step ahead, the earliest first, and makes the next

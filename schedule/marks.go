@@ -6,7 +6,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/ids"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // marks are the keys from which on runs of a schedule may be open, in the column open_from: first that of runs for fire times, then

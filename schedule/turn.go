@@ -15,8 +15,8 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/loop"
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // RunsConfig is where Runs reports what it decides.

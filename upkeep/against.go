@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/store"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // bizIDsAtOnce bounds the biz_ids in hand.

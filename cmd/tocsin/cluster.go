@@ -15,8 +15,8 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/loop"
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/operator"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 func newCluster(a *app) *cobra.Command {

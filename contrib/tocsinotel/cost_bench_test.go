@@ -22,8 +22,8 @@ import (
 	"github.com/tocsinhq/tocsin/contrib/tocsinotel/nodeotel"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/test/quantile"
 )
 
 // What BenchmarkCost measures.

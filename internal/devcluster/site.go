@@ -8,8 +8,8 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // Site is the private servers of a cluster on this machine.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
-	"github.com/tocsinhq/tocsin/store"
 )
 
 // Summary of a run of `tocsin dev`: counts by status are read from the tables,

@@ -1,6 +1,6 @@
 // Package house is the authority for the house rules of the modules in go.work: who may import whom, where SQL stands, what is
 // documented, how long functions and files are. Its tests read every file of the module and fail with one line
-// per violation, "store/peek.go:12: ...".
+// per violation, "internal/store/peek.go:12: ...".
 //
 //	rule       holds for
 //	imports    the table of packages in imports.go, other modules' packages, the standard library's testing

@@ -30,7 +30,7 @@ type Text struct {
 
 // File is a parsed Go file.
 type File struct {
-	Path string // slash-separated, from the module's root: "store/peek.go"
+	Path string // slash-separated, from the module's root: "internal/store/peek.go"
 	Src  []byte
 	AST  *ast.File
 	fset *token.FileSet

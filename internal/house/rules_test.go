@@ -16,20 +16,20 @@ func TestImportsComplain(t *testing.T) {
 		"an engine's test imports another":   {"upkeep/x_test.go", `package upkeep; import _ "` + ours + `/dispatcher"`, "engine upkeep imports dispatcher"},
 		"an engine imports config":           {"assign/x.go", `package assign; import _ "` + ours + `/config"`, "engine assign imports config"},
 		"an engine imports itself in a test": {"assign/x_test.go", `package assign_test; import _ "` + ours + `/assign"`, ""},
-		"an engine imports the store":        {"scanner/x.go", `package scanner; import _ "` + ours + `/store"`, ""},
-		"the root imports a package of ours": {"x.go", `package tocsin; import _ "` + ours + `/store"`, ". may not import store"},
+		"an engine imports the store":        {"scanner/x.go", `package scanner; import _ "` + ours + `/internal/store"`, ""},
+		"the root imports a package of ours": {"x.go", `package tocsin; import _ "` + ours + `/internal/store"`, ". may not import internal/store"},
 		"the root imports a logger":          {"x.go", `package tocsin; import _ "github.com/rs/zerolog"`, ". may not import github.com/rs/zerolog"},
 		"the root imports a driver":          {"x.go", `package tocsin; import _ "github.com/go-sql-driver/mysql"`, ""},
 		"its machinery imports a logger":     {"internal/client/x.go", `package client; import _ "github.com/rs/zerolog"`, "internal/client may not import github.com/rs/zerolog"},
 		"the root's test imports ddl":        {"x_test.go", `package tocsin_test; import _ "` + ours + `/ddl"`, ""},
-		"the queue imports the store":        {"duequeue/x.go", `package duequeue; import _ "` + ours + `/store"`, "duequeue may not import store"},
-		"the queue imports the root":         {"duequeue/x.go", `package duequeue; import _ "` + ours + `"`, ""},
+		"the queue imports the store":        {"internal/duequeue/x.go", `package duequeue; import _ "` + ours + `/internal/store"`, "duequeue may not import internal/store"},
+		"the queue imports the root":         {"internal/duequeue/x.go", `package duequeue; import _ "` + ours + `"`, ""},
 		"the sink imports the dispatcher":    {"webhook/x.go", `package webhook; import _ "` + ours + `/dispatcher"`, "webhook may not import dispatcher"},
 		"a receiver needs etcd":              {"webhook/x.go", `package webhook; import _ "` + ours + `/biztype"`, "webhook may not import biztype"},
 		"a package that nobody placed":       {"alarm/x.go", `package alarm; import _ "` + ours + `"`, "alarm may not import ."},
 		"etcd in the node":                   {"node/x.go", `package node; import _ "go.etcd.io/etcd/client/v3"`, "node may not import go.etcd.io/etcd/client/v3"},
 		"etcd in assign":                     {"assign/x.go", `package assign; import _ "go.etcd.io/etcd/client/v3"`, ""},
-		"testing in shipped code":            {"store/x.go", `package store; import _ "testing"`, "store may not import testing"},
+		"testing in shipped code":            {"internal/store/x.go", `package store; import _ "testing"`, "internal/store may not import testing"},
 		"a server for tests in the node":     {"node/x.go", `package node; import _ "` + ours + `/internal/devserver"`, "node may not import " + ours + "/internal/devserver"},
 	})
 }
@@ -82,34 +82,34 @@ func TestSQLComplains(t *testing.T) {
 		"a query of a variable":          {"scanner/x.go", `package scanner; const q = "SELECT @@version"`, "SQL text belongs to"},
 		"a query in a test":              {"dispatcher/x_test.go", `package dispatcher; const q = "SELECT a FROM t"`, ""},
 		"English that sounds like SQL":   {"cmd/tocsin/x.go", `package main; const q = "select one from the list, update all, delete from it, create tables"`, ""},
-		"a statement without its sender": {"store/x.go", `package store; const q = "SELECT a FROM t"`, "does not name its sender"},
-		"a statement with its sender":    {"store/x.go", `package store; const q = "SELECT /* tocsin peek */ a FROM t"`, ""},
-		"all columns":                    {"store/x.go", `package store; const q = "SELECT /* tocsin x */ * FROM t"`, "does not name its columns"},
-		"an insert without columns":      {"store/x.go", `package store; const q = "INSERT /* tocsin x */ INTO t VALUES (1)"`, "does not name its columns"},
-		"an insert of a select":          {"store/x.go", `package store; const q = "INSERT /* tocsin x */ IGNORE INTO t SELECT a FROM u"`, "does not name its columns"},
-		"an insert with columns":         {"store/x.go", `package store; const q = "INSERT /* tocsin x */ INTO t (a) SELECT a FROM u"`, ""},
-		"a statement in a function":      {"store/x.go", "package store\nfunc f() { g(\"DELETE /* tocsin x */ FROM toc.t\") }", "no named constant"},
+		"a statement without its sender": {"internal/store/x.go", `package store; const q = "SELECT a FROM t"`, "does not name its sender"},
+		"a statement with its sender":    {"internal/store/x.go", `package store; const q = "SELECT /* tocsin peek */ a FROM t"`, ""},
+		"all columns":                    {"internal/store/x.go", `package store; const q = "SELECT /* tocsin x */ * FROM t"`, "does not name its columns"},
+		"an insert without columns":      {"internal/store/x.go", `package store; const q = "INSERT /* tocsin x */ INTO t VALUES (1)"`, "does not name its columns"},
+		"an insert of a select":          {"internal/store/x.go", `package store; const q = "INSERT /* tocsin x */ IGNORE INTO t SELECT a FROM u"`, "does not name its columns"},
+		"an insert with columns":         {"internal/store/x.go", `package store; const q = "INSERT /* tocsin x */ INTO t (a) SELECT a FROM u"`, ""},
+		"a statement in a function":      {"internal/store/x.go", "package store\nfunc f() { g(\"DELETE /* tocsin x */ FROM toc.t\") }", "no named constant"},
 		"DDL in its home":                {"ddl/x.go", `package ddl; const q = "CREATE DATABASE IF NOT EXISTS "`, ""},
 	})
 }
 
 func TestPackageDocsComplain(t *testing.T) {
 	each(t, PackageDocs, map[string]source{
-		"no package comment":              {"store/x.go", "package store", "package comment has 0 characters"},
-		"a package comment without words": {"store/x.go", "// Package store stores.\npackage store", "package comment has"},
-		"a package comment":               {"store/x.go", "// Package store " + strings.Repeat("is it ", 20) + "\npackage store", ""},
+		"no package comment":              {"internal/store/x.go", "package store", "package comment has 0 characters"},
+		"a package comment without words": {"internal/store/x.go", "// Package store stores.\npackage store", "package comment has"},
+		"a package comment":               {"internal/store/x.go", "// Package store " + strings.Repeat("is it ", 20) + "\npackage store", ""},
 	})
 }
 
 func TestExportedDocsComplain(t *testing.T) {
 	each(t, ExportedDocs, map[string]source{
-		"an exported function without comment": {"store/x.go", "package store\nfunc Peek() {}", "no doc comment: Peek"},
-		"an exported method without comment":   {"store/x.go", "package store\nfunc (*S[T]) Peek() {}", "no doc comment: S.Peek"},
-		"a method of an unexported type":       {"store/x.go", "package store\nfunc (s) Peek() {}", ""},
-		"a method Error":                       {"store/x.go", "package store\nfunc (S) Error() string { return \"\" }", ""},
-		"an exported type without comment":     {"store/x.go", "package store\ntype S struct{}", "no doc comment: S"},
-		"an exported constant without comment": {"store/x.go", "package store\nconst (\n\tA = 1 // has one\n\tB = 2\n)", "no doc comment: B"},
-		"a group with a comment":               {"store/x.go", "package store\n// The statuses.\nconst (\n\tA = 1\n\tB = 2\n)", ""},
+		"an exported function without comment": {"internal/store/x.go", "package store\nfunc Peek() {}", "no doc comment: Peek"},
+		"an exported method without comment":   {"internal/store/x.go", "package store\nfunc (*S[T]) Peek() {}", "no doc comment: S.Peek"},
+		"a method of an unexported type":       {"internal/store/x.go", "package store\nfunc (s) Peek() {}", ""},
+		"a method Error":                       {"internal/store/x.go", "package store\nfunc (S) Error() string { return \"\" }", ""},
+		"an exported type without comment":     {"internal/store/x.go", "package store\ntype S struct{}", "no doc comment: S"},
+		"an exported constant without comment": {"internal/store/x.go", "package store\nconst (\n\tA = 1 // has one\n\tB = 2\n)", "no doc comment: B"},
+		"a group with a comment":               {"internal/store/x.go", "package store\n// The statuses.\nconst (\n\tA = 1\n\tB = 2\n)", ""},
 		"a program's exported name":            {"cmd/tocsin/x.go", "package main\nfunc Peek() {}", ""},
 	})
 }
@@ -118,7 +118,7 @@ func TestNamesComplain(t *testing.T) {
 	each(t, Names, map[string]source{
 		"a package of helpers": {"store/helper/x.go", "package helper", "package helper says nothing"},
 		"a manager":            {"store/x_test.go", "package store; type leaseManager struct{}", "type leaseManager"},
-		"a lease":              {"store/x.go", "package store; type lease struct{}", ""},
+		"a lease":              {"internal/store/x.go", "package store; type lease struct{}", ""},
 	})
 }
 
@@ -127,32 +127,32 @@ func TestWalksComplains(t *testing.T) {
 	each(t, Walks, map[string]source{
 		"a walk":          {"upkeep/x.go", "package upkeep\n" + walk, "use store.Walk"},
 		"a walk in tests": {"upkeep/x_test.go", "package upkeep\n" + walk, ""},
-		"other chunks":    {"store/x.go", "package store\nfunc f() { for range slices.Chunk(tables, 64) {} }", ""},
+		"other chunks":    {"internal/store/x.go", "package store\nfunc f() { for range slices.Chunk(tables, 64) {} }", ""},
 	})
 }
 
 func TestGroupsComplains(t *testing.T) {
 	const file = "package store\nimport \"golang.org/x/sync/errgroup\"\nfunc f() error { var g errgroup.Group; "
 	each(t, Groups, map[string]source{
-		"an error thrown away": {"store/x.go", file + "_ = g.Wait(); return nil }", "use sync.WaitGroup.Go"},
-		"a limit":              {"store/x.go", file + "g.SetLimit(2); _ = g.Wait(); return nil }", ""},
-		"an error returned":    {"store/x.go", file + "return g.Wait() }", ""},
-		"another wait":         {"store/x.go", "package store\nfunc f() { _ = cmd.Wait() }", ""},
+		"an error thrown away": {"internal/store/x.go", file + "_ = g.Wait(); return nil }", "use sync.WaitGroup.Go"},
+		"a limit":              {"internal/store/x.go", file + "g.SetLimit(2); _ = g.Wait(); return nil }", ""},
+		"an error returned":    {"internal/store/x.go", file + "return g.Wait() }", ""},
+		"another wait":         {"internal/store/x.go", "package store\nfunc f() { _ = cmd.Wait() }", ""},
 	})
 }
 
 func TestSleepComplains(t *testing.T) {
 	each(t, Sleep, map[string]source{
-		"a sleep":           {"store/x.go", "package store\nfunc f() { time.Sleep(1) }", "time.Sleep outside a test"},
+		"a sleep":           {"internal/store/x.go", "package store\nfunc f() { time.Sleep(1) }", "time.Sleep outside a test"},
 		"a sleep in a test": {"store/x_test.go", "package store\nfunc f() { time.Sleep(1) }", ""},
 	})
 }
 
 func TestPathsComplain(t *testing.T) {
 	each(t, Paths, map[string]source{
-		"a path of one machine":     {"store/x.go", "package store // see /" + "work/main", "store/x.go:1: a path of one machine"},
-		"a home folder in a string": {"store/x.go", `package store; const d = "/` + `home/me/x"`, "a path of one machine"},
-		"a word with that path":     {"store/x.go", "package store // net" + "work/x, a/ro" + "ot/b", ""},
+		"a path of one machine":     {"internal/store/x.go", "package store // see /" + "work/main", "store/x.go:1: a path of one machine"},
+		"a home folder in a string": {"internal/store/x.go", `package store; const d = "/` + `home/me/x"`, "a path of one machine"},
+		"a word with that path":     {"internal/store/x.go", "package store // net" + "work/x, a/ro" + "ot/b", ""},
 	})
 }
 
@@ -197,7 +197,7 @@ func TestWallsComplain(t *testing.T) {
 		"111 names at the top": {"x.go", "package x\n" + strings.Repeat("func F() {}\n", 111), ". exports 111 names, more than 110"},
 		"110 names at the top": {"x.go", "package x\ntype T int\nvar A, b = 1, 2\nfunc (T) M() {}\n" + strings.Repeat("const C = 1\n", 108), ""},
 		"names of tests":       {"x_test.go", "package x\n" + strings.Repeat("func F() {}\n", 111), ""},
-		"names of a package":   {"store/x.go", "package x\n" + strings.Repeat("func F() {}\n", 111), ""},
+		"names of a package":   {"internal/store/x.go", "package x\n" + strings.Repeat("func F() {}\n", 111), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,13 +208,13 @@ func TestWallsComplain(t *testing.T) {
 
 func TestSizesAreMeasured(t *testing.T) {
 	t.Parallel()
-	m := oneFile(t, "store/x.go", "package store\n\nfunc a() {}\nfunc b() {\n}\nfunc (*S) c() {\n\n}\n")
+	m := oneFile(t, "internal/store/x.go", "package store\n\nfunc a() {}\nfunc b() {\n}\nfunc (*S) c() {\n\n}\n")
 	m.Go = append(m.Go, oneFile(t, "store/x_test.go", "package store\nfunc d() {\n\n\n}\n").Go...)
 	got, _ := Sizes(m)
 	want := Figures{
 		Funcs: 3, Median: 2, Percentile9: 3,
 		LongestFunc: Size{"store/x_test.go d", 4},
-		LongestFile: Size{"store/x.go", 8}, LongestTest: Size{"store/x_test.go", 5},
+		LongestFile: Size{"internal/store/x.go", 8}, LongestTest: Size{"store/x_test.go", 5},
 	}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)

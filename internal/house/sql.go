@@ -13,7 +13,7 @@ import (
 // the raw bound: the same work without Tocsin, which must not move with Tocsin's own statements. Examples have tables of their own.
 // Test kits read rows of their own databases as no program may.
 var (
-	sqlHomes = []string{".", "internal/client", "ddl", "biztype", "store", "schedule", "outbox", "contrib/tocsinpg", "contrib/tocsinpg/...", "internal/layoutrow"}
+	sqlHomes = []string{".", "internal/client", "ddl", "biztype", "internal/store", "schedule", "outbox", "contrib/tocsinpg", "contrib/tocsinpg/...", "internal/layoutrow"}
 	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "test/chaos", "internal/dashboards/faults", "internal/house", "test/bench", "examples/...", "node/nodetest", "test/relaytest", "tocsintest"}
 )
 

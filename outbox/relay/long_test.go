@@ -16,7 +16,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
-	"github.com/tocsinhq/tocsin/test/quantile"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // These tests have a long form, with TOCSIN_FAULTS=1, whose figures are in docs/faults.md:

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tocsinhq/tocsin/test/quantile"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // Run is what every result says of the run it is from.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tocsinhq/tocsin/test/quantile"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // Report is what a run showed. Broken promises are in Breaches.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/tocsinhq/tocsin/test/quantile"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // perSecond is n over the time.

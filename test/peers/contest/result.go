@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/tocsinhq/tocsin/test/quantile"
+	"github.com/tocsinhq/tocsin/internal/quantile"
 )
 
 // Result is what a run came to. A JSON encoding holds all of it: Merge puts

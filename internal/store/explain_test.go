@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // plan is one line of EXPLAIN.

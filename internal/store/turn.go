@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // itsTurn is the condition of claimable that fewer than {per_key} rows of the row's key are claimed or go before it. It

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // How work that belongs to no owner, such as a sweep, a purge, an audit or a redrive, goes over all tables of a cluster:

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // Load reads whole rows by primary key, the ids of many tables in one round

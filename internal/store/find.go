@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // find reads entries of one table in one status, from idx_due alone. {types} and {after} are

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // numbered returns the numbers of the first n tables.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // Every way to read a row gives its headers and key, on the same statement as rows without.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/duequeue"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
 // auditExamples is how many job_ids stand for the rows that share their faults.
