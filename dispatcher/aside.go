@@ -28,6 +28,15 @@ type part struct {
 // locked reports whether another transaction held a row, or the table.
 func (p *part) locked() bool { return mysql.ClassOf(p.err) == mysql.Contended }
 
+// wakeAside wakes a settler if a part is due for a try.
+func (st *settler) wakeAside() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.due(time.Now()) != nil {
+		signal(st.flush)
+	}
+}
+
 // setAside keeps results of one table that the database refused.
 func (st *settler) setAside(results []result, err error) {
 	p := &part{results: slices.Clone(results), err: err, tries: 1}
@@ -45,9 +54,8 @@ func (st *settler) tellAside(results []result, err error) {
 		"job_id", results[0].row.JobID.String(), "rows", len(results))
 }
 
-// schedule sets the time of the next try. A lock may go at any moment: once Run is
-// ending, locked parts are retried until Run must end, and other parts are tried once
-// more. Called under st.mu.
+// schedule sets the time of the next try: soon for a locked part, as a lock may go at any moment. Once Run is ending, locked
+// parts are retried until Run must end, and other parts are tried once more. Called under st.mu.
 func (st *settler) schedule(p *part) {
 	switch {
 	case !p.locked():

@@ -15,7 +15,8 @@ import (
 func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	clock := s.nowMicro()
 	started := batch[:0]
-	var back, beside []*task // beside an earlier delivery of theirs that has not returned
+	var back []*task
+	var beside []*task // their earlier delivery has not returned
 	s.mu.Lock()
 	for _, t := range batch {
 		if t.tooOld(now, r.timeout) || t.unripe(clock) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) || t.turn != nil && t.turn.Late(t.row, clock/1000) {

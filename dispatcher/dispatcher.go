@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // The phases of a Dispatcher. Deliveries start in running alone.
@@ -124,14 +123,21 @@ func (d *Dispatcher) drainEnd() time.Time {
 
 // tidyLoop looks once a second for rows that wait for nobody.
 func (d *Dispatcher) tidyLoop(ctx context.Context) {
-	for loop.Wait(ctx, time.Second) == nil {
+	tick := time.NewTicker(time.Second) // fires with those of the servers: an idle process wakes once
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 		for _, k := range d.allKinds() {
 			timeout := k.rule.Load().timeout
 			giveBack(k.takeReady(func(t *task) bool { return t.tooOld(time.Now(), timeout) }))
 			k.tellOverruns(time.Now())
 		}
 		for _, s := range d.servers {
-			signal(s.settler.flush) // a part that was set aside may be due
+			s.settler.wakeAside()
 		}
 	}
 }

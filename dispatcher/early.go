@@ -10,7 +10,7 @@ import (
 func (s *server) keep(t *task) {
 	t.lane.held--
 	t.lane.early++
-	behind := func(e *task, due int64) int { // those of the same moment too: mostly all of them, so that nothing moves
+	behind := func(e *task, due int64) int { // rows of the same time count as earlier, so that a row is usually appended
 		if e.row.Action <= due {
 			return -1
 		}
@@ -48,13 +48,18 @@ func (s *server) startEarly() (wait time.Duration, some bool) {
 	now := s.nowMicro()
 	ready, back := make(map[*lane][]*task), []*task(nil)
 	s.mu.Lock()
-	for _, t := range s.takeEarly(func(t *task) bool { return t.row.Action*1000 <= now }) {
+	ripe := 0
+	for ; ripe < len(s.early) && s.early[ripe].row.Action*1000 <= now; ripe++ {
+		t := s.early[ripe]
+		t.lane.early--
+		t.lane.held++
 		if t.lane.rests() || s.fence(t.table()) != "" || s.needsClaim(t, now/1000) {
 			back = append(back, t)
 		} else {
 			ready[t.lane] = append(ready[t.lane], t)
 		}
 	}
+	s.early = slices.Delete(s.early, 0, ripe)
 	if len(s.early) > 0 && s.early[0].unripe(now+holdWithin.Microseconds()) { // and so are the others
 		back = append(back, s.takeEarly(func(*task) bool { return true })...)
 	}

@@ -93,7 +93,7 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 		}
 		lead := s.lead(l)
 		into = l.pop(now, chunk-len(into), into)
-		if lead > 0 && (len(into) > 0 || l.untilDue(now) <= lead) { // no more than could start beside all that the lane has in hand
+		if lead > 0 && (len(into) > 0 || l.untilDue(now) <= lead) { // loads at most as many rows as can start beside those that the lane has in hand
 			into = l.load(now+holdWithin.Milliseconds(), min(l.budget()-l.early, chunk-len(into)), into)
 		}
 		until := l.untilDue(now)

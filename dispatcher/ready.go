@@ -1,10 +1,6 @@
 package dispatcher
 
-import (
-	"slices"
-
-	"github.com/tocsinhq/tocsin"
-)
+import "github.com/tocsinhq/tocsin"
 
 // ready holds the loaded rows of a lane until a slot is free. Rows of a batch type
 // that were delivered before stand apart. A batch that failed or panicked as a whole
@@ -12,20 +8,24 @@ import (
 // others at once. The row's attempts and crashes show that it was delivered; they
 // outlive the process. The zero value is empty.
 type ready struct {
-	fresh []*task // in order of arrival, as those of again
-	again []*task
+	fresh fifo
+	again fifo
 	turn  bool // the next rows come from again, if both have rows
 }
 
-func (q *ready) len() int { return len(q.fresh) + len(q.again) }
+func (q *ready) len() int { return q.fresh.len() + q.again.len() }
 
 // push adds rows; with apart, those that were delivered before stand apart.
 func (q *ready) push(tasks []*task, apart bool) {
+	if !apart {
+		q.fresh.push(tasks)
+		return
+	}
 	for _, t := range tasks {
-		if apart && t.again() {
-			q.again = append(q.again, t)
+		if t.again() {
+			q.again.push([]*task{t})
 		} else {
-			q.fresh = append(q.fresh, t)
+			q.fresh.push([]*task{t})
 		}
 	}
 }
@@ -34,30 +34,19 @@ func (q *ready) push(tasks []*task, apart bool) {
 // as slot. together is how many rows that stand apart may share one delivery.
 func (q *ready) pop(r *rule, together int, into []*task) (popped []*task, slot int) {
 	q.turn = !q.turn
-	from, n := &q.fresh, min(r.batch, len(q.fresh))
-	if slot = r.batch; len(q.again) > 0 && (len(q.fresh) == 0 || q.turn) {
-		from, n, slot = &q.again, 1, together
-		for !q.again[0].alone(r) && n < min(together, len(q.again)) && !q.again[n].alone(r) {
-			n++
-		}
+	if q.again.len() == 0 || q.fresh.len() > 0 && !q.turn {
+		return q.fresh.pop(r.batch, into), r.batch
 	}
-	into = append(into, (*from)[:n]...)
-	clear((*from)[:n])
-	*from = (*from)[n:] // nothing moves: a lane may hold thousands
-	return into, slot
+	n := 1
+	for !q.again.at(0).alone(r) && n < min(together, q.again.len()) && !q.again.at(n).alone(r) {
+		n++
+	}
+	return q.again.pop(n, into), together
 }
 
 // remove appends the rows that match to taken and keeps the others in order.
 func (q *ready) remove(match func(*task) bool, taken []*task) []*task {
-	out := func(t *task) bool {
-		matches := match(t)
-		if matches {
-			taken = append(taken, t)
-		}
-		return matches
-	}
-	q.fresh, q.again = slices.DeleteFunc(q.fresh, out), slices.DeleteFunc(q.again, out)
-	return taken
+	return q.again.remove(match, q.fresh.remove(match, taken))
 }
 
 // again reports whether the row was delivered before.
@@ -81,7 +70,7 @@ func (k *kind) together(r *rule) int { return min(max(k.proven-r.batch, 1), r.ba
 func (k *kind) deliveries(r *rule) int {
 	again := 0
 	for _, l := range k.lanes {
-		again += len(l.ready.again)
+		again += l.ready.again.len()
 	}
 	return (k.waiting-again+r.batch-1)/r.batch + again
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/ids"
-	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/schedule"
@@ -250,7 +249,14 @@ func splitAlone(tasks []*task) (alone, others []*task) {
 // runKeeper prolongs the claims of runs whose handlers are over their time-out, until ctx ends. A claim that can't be
 // prolonged runs out, as that of a process that is gone.
 func (s *server) runKeeper(ctx context.Context) {
-	for loop.Wait(ctx, keepEvery) == nil {
+	tick := time.NewTicker(keepEvery) // a slow round does not put off the next
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 		claims := s.overtime()
 		if len(claims) == 0 {
 			continue

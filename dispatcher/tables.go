@@ -140,8 +140,9 @@ func (s *server) drop(numbers set) {
 	for _, l := range s.order {
 		l.queue.Drop(func(table int) bool { return numbers[table] })
 	}
+	taken := s.takeEarly(func(t *task) bool { return numbers[t.table()] })
 	s.mu.Unlock()
-	s.giveBackEarly(func(t *task) bool { return numbers[t.table()] })
+	giveBack(taken)
 }
 
 // drain returns the tables that are not drained when ctx ends.

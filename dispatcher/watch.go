@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -18,9 +17,16 @@ const (
 // watch looks once a second for tasks that were cancelled or rescheduled during a long delivery, until ctx ends. Short deliveries
 // cost nothing: their outcomes meet the change when they are settled.
 func (s *server) watch(ctx context.Context) {
-	for loop.Wait(ctx, watchEvery) == nil {
-		long := time.Now().Add(-watchEvery)
-		s.recheck(ctx, s.inHand(func(a *attempt) bool { return a.state == delivering && a.began.Before(long) }))
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			long := now.Add(-watchEvery)
+			s.recheck(ctx, s.inHand(func(a *attempt) bool { return a.state == delivering && a.began.Before(long) }))
+		}
 	}
 }
 

@@ -35,9 +35,9 @@ func New(capacity int) *Queue {
 	return &Queue{capacity: max(capacity, 1), index: make(map[tocsin.JobID]int32)}
 }
 
-// Offer adds an entry if there is room. One whose job_id is queued is moved forward if e is earlier; one in flight stays
-// as it is. If some, refused is the entry that found no room: e itself, which is not earlier than any queued one, or the
-// latest queued one, which gave way to it. It stays in MySQL and has to be offered again.
+// Offer adds an entry if there is room. An entry that is queued already moves forward if e is earlier; one in flight stays as it is.
+// some reports whether an entry found no room. refused is that entry: e itself if it is not earlier than any queued one, else
+// the latest queued one, which gave way to it. It stays in MySQL and has to be offered again.
 func (q *Queue) Offer(e Entry) (refused Entry, some bool) {
 	if i, ok := q.index[e.JobID]; ok {
 		q.again(i, e)
