@@ -46,7 +46,7 @@ var known = []struct {
 // problemOf returns what the caller is told of an error.
 func problemOf(err error) *Problem {
 	if over := (*tocsin.InsertLimitError)(nil); errors.As(err, &over) {
-		if over.After == 0 { // it never fits
+		if over.After == 0 { // the request is above the limit's burst, so waiting does not help
 			return invalid("tasks", "%s", over)
 		}
 		return problem(http.StatusTooManyRequests, "insert_limit", "%s", over).after(int(math.Ceil(over.After.Seconds())))

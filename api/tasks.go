@@ -61,7 +61,7 @@ func (in ByTask) jobID() (tocsin.JobID, error) {
 	return id, nil
 }
 
-// visible reads a task that the caller may see. The job_id stands beside an error too, unless there is no client.
+// visible reads a task that the caller may see. If client is not nil, info has the job_id even beside an error.
 func (a *API) visible(ctx context.Context, c *call, in ByTask) (client *tocsin.Client, info tocsin.Info, err error) {
 	c.object = "task " + string(in.ID)
 	id, err := in.jobID()
@@ -188,7 +188,7 @@ func (a *API) listIn(ctx context.Context, c *call, in *listQuery) (page Tasks, e
 		return page, err
 	}
 	q := operator.Query{BizType: in.BizType, Sees: c.filter(), After: after, Limit: in.Limit}
-	_ = q.Status.UnmarshalText([]byte(in.Status)) // it is one
+	_ = q.Status.UnmarshalText([]byte(in.Status)) // the schema has checked it
 	found, err := people.FindPage(ctx, q)
 	if page.Incomplete, err = c.incomplete(err, len(found.Tasks) > 0); err != nil {
 		return page, addProblem(err, in.BizType, "")

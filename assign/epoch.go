@@ -40,10 +40,13 @@ import (
 // a second.
 const revisionBits = 40
 
+// OwnerRevisions are the highest revisions of a group's owner rows.
+type OwnerRevisions = store.OwnerRevisions
+
 // OwnerRows are the owner rows of a group in MySQL, with the operations that epochs need.
 type OwnerRows interface {
 	// Read returns their highest revisions. It fails only if no database can be read.
-	Read(ctx context.Context) (store.OwnerRevisions, error)
+	Read(ctx context.Context) (OwnerRevisions, error)
 
 	// Reserve stores a revision if it is above all earlier reserved ones, and reports whether it was.
 	Reserve(ctx context.Context, revision int64) (bool, error)

@@ -250,7 +250,7 @@ func (s *session) announce(life context.Context) {
 	ctx, cancel := context.WithTimeout(life, partTimeout)
 	defer cancel()
 	if _, err := s.writer.update(ctx, s.record, clientv3.OpDelete(s.writer.space.drain(s.id))); err != nil {
-		s.log.Warn("leaving unannounced", "error", err)
+		s.log.Warn("leaving unannounced", "error", fmt.Errorf("announce the leaving: %w", err))
 	}
 }
 

@@ -134,7 +134,7 @@ func (d database) sql(query string) string {
 
 // judge refuses a database that is not the config's: its policies are not ours.
 func (d database) judge(ctx context.Context, over layoutrow.Queryer) (found layoutrow.Row, refused error) {
-	rows, failed, err := layoutrow.Read(ctx, over, []int{d.number}, func(int) string { return d.name })
+	rows, failed, err := layoutrow.Read(ctx, over, []int{d.number}, func(int) string { return d.name }, false)
 	if err != nil {
 		return found, d.explain("read", err)
 	}

@@ -42,7 +42,7 @@ GROUP BY status
 ORDER BY status`
 
 // sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types, sumSchedules
-// the schedules, each the columns that follow sumTexts. Sums and BIT_XOR don't depend on the order of rows. spanRuns reads how
+// the schedules: each adds its columns after sumTexts. Sums and BIT_XOR don't depend on the order of rows. spanRuns reads how
 // far the history of runs goes, from both ends of its indexes: nothing depends on its rows, which may be many.
 const (
 	sumTexts = `SELECT /* tocsin ddl move */

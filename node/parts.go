@@ -160,7 +160,7 @@ func died(a *upkeep.Alarms, s dispatcher.Settlement) {
 }
 
 // compareHorizon warns where tasks may be late since neither the doorbell nor a
-// scan tells of them in time. A horizon that can't be read is no fault of ours.
+// scan tells of them in time. It says nothing if no layout row has been read.
 func (p *parts) compareHorizon() {
 	if horizon := p.store.Horizon(); horizon > 0 && horizon < 2*p.cfg.ScanInterval {
 		p.cfg.Logger.Warn("the scan interval is more than half of the tables' doorbell horizon: tasks that are due between them may be late",

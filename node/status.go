@@ -47,10 +47,19 @@ type Report struct {
 // Work is what a node has in hand.
 type Work = dispatcher.Stats
 
-// Database is what a node knows about one database, ServerAddress about a server with several addresses.
+// Database is what a node knows about one database, Condition whether it can be used, ServerAddress what the node knows about a server
+// with several addresses.
 type (
 	Database      = store.Database
+	Condition     = store.Condition
 	ServerAddress = store.Server
+)
+
+// The conditions of a database.
+const (
+	Usable      = store.Usable      // "usable": its server answers, and its layout row is as the config says
+	Wrong       = store.Wrong       // "wrong": its layout row is missing, not the config's, or can't be read: statements to it are refused
+	Unreachable = store.Unreachable // "unreachable": its server does not answer, twice in a row
 )
 
 // ID returns the id of the node's current incarnation; "" while Run is not under way, or

@@ -44,7 +44,9 @@ func NewSweeper(cfg Config, h *Handlers) (*Sweeper, error) {
 func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
 	result, w, err := s.once(ctx, sweepMode{})
 	result = result.Settled(w.outcomes())
-	result.Upkeep = w.upkept()
+	if w.dispatcher != nil { // it was begun
+		result.Upkeep = w.upkept()
+	}
 	return result, err
 }
 

@@ -39,7 +39,7 @@ type sweepParts struct {
 	cfg        Config
 	handlers   *Handlers
 	mode       sweepMode
-	metrics    *prometheus.Registry // of the engines that do what a sweep does beside delivering: those of a node may be in the same registry
+	metrics    *prometheus.Registry // of the engines beside the dispatcher; a node in the same process may export the same names
 	store      *store.Store
 	dispatcher *dispatcher.Dispatcher
 	policies   atomic.Pointer[[]biztype.Policy]

@@ -251,7 +251,7 @@ func (q *inquiry) holders() (nodes []assign.NodeState) {
 	for _, n := range g.Nodes {
 		switch {
 		case n.ID == g.Owner:
-			nodes = slices.Insert(nodes, 0, n) // within mostPages
+			nodes = slices.Insert(nodes, 0, n) // first, so that the cut to mostPages keeps the owner
 		case n.ID == task.ClaimedBy, lacks && slices.Contains(n.Info.Types, task.BizType):
 			nodes = append(nodes, n)
 		}

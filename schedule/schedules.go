@@ -61,8 +61,11 @@ type Query struct {
 // MaxListed is the most schedules that List returns.
 const MaxListed = 10_000
 
+// Partial is the error beside an incomplete result. Its text has what went wrong on each server.
+type Partial = store.Partial
+
 // List returns schedules in the order of their names. It asks all servers at once. What was found stands beside an error, a
-// *store.Partial, which names the servers and databases that could not be asked.
+// *Partial, which names the servers and databases that could not be asked.
 func (s *Schedules) List(ctx context.Context, q Query) ([]Schedule, error) {
 	if q.Limit < 1 || q.Limit > MaxListed {
 		return nil, client.Refuse(ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxListed)
@@ -257,7 +260,7 @@ func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) e
 		h := &here{maker: s.maker, in: p.tx, table: p.id.Table()}
 		return explain(h.do(ctx, p.id, named))
 	}
-	var failed time.Time // when it did first
+	var failed time.Time // when the first try failed
 	maybe := false       // a try may have been carried out
 	for pause := triesPause; ; pause = min(2*pause, triesLimit) {
 		err := s.maker.at(ctx, p.id, named)

@@ -78,7 +78,7 @@ type Recorder struct {
 // NewRecorder makes a Recorder that writes nothing before Run.
 func NewRecorder(cfg RecorderConfig) *Recorder { return newRecorder(cfg, queueBytes) }
 
-// newRecorder makes a Recorder whose queues hold so many bytes.
+// newRecorder makes a Recorder whose queues hold at most capacity bytes.
 func newRecorder(cfg RecorderConfig, capacity int) *Recorder {
 	cfg.Logger = loop.Logger(cfg.Logger)
 	r := &Recorder{cfg: cfg}

@@ -153,8 +153,8 @@ type recurring struct {
 	seconds prometheus.Histogram
 }
 
-// newRecurring registers the metrics of runs such as one with r, which may be nil. noun is what a run is called, results are those
-// that it may have.
+// newRecurring registers the metrics of runs such as one with r, which may be nil. noun is what a run is called, results lists its
+// possible results.
 func newRecurring(r prometheus.Registerer, one Ended, noun, results string, buckets ...float64) *recurring {
 	f := promauto.With(r)
 	m := &recurring{last: newLastRun(r, one), totals: map[string]*prometheus.CounterVec{},

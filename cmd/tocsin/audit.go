@@ -206,7 +206,7 @@ func (a *app) auditAgainst(cmd *cobra.Command, f auditFlags) error {
 	return found(len(m.BizIDs), errors.Join(failed, err))
 }
 
-// found ends an audit: with exit code 1 if it has failed, or found something, which is printed already.
+// found returns err, or errSilent if an audit without an error has found something: the findings are printed already.
 func found(n int, err error) error {
 	if err == nil && n > 0 {
 		return errSilent

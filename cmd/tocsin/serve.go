@@ -270,12 +270,12 @@ func expiry(text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if d, wrong := time.ParseDuration(text); wrong == nil {
-		at, err = now.Add(d).UTC().Truncate(time.Second), nil
+		at, err = now.Add(d).UTC(), nil
 	}
 	if err != nil || !at.After(now) {
 		return at, usage("--expires %q: want a time in the future, such as 2030-01-02T15:04:05Z, or a duration, such as 2160h", text)
 	}
-	return at, nil
+	return at.Truncate(time.Second), nil
 }
 
 // madeToken is the JSON of `token new`: the token, and what the config keeps of it.

@@ -61,7 +61,7 @@ func (c *conn) one(ctx context.Context, into []any, statement string, args ...an
 	return c.conn.QueryRow(ctx, statement, args...).Scan(into...)
 }
 
-// each reads the rows of an answer, and calls do with each.
+// each scans each row of an answer into into, and then calls do.
 func (c *conn) each(ctx context.Context, tried string, into []any, do func(), statement string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()

@@ -1,6 +1,6 @@
 // Package client is what package tocsin does on its servers: it is the authority for where a row is stored, for the statements that
 // store, cancel and reschedule tasks, and for what an error says of them. Package tocsin has the public types, the functions that
-// users wrap around calls, and what is told of calls; package relay moves rows of outboxes through it.
+// users wrap around calls, and what is told of calls; package outbox/relay moves rows of outboxes through it.
 //
 //	Task --Row--> Row --Add, AddMany--> a transaction of its own
 //	                  --AddTx---------> the caller's transaction, or its outbox

@@ -37,7 +37,7 @@ func (c *Client) readFrom(ctx context.Context, s *server, table int, statement s
 	return scanEach(found, err, each)
 }
 
-// scanEach has each row of a query scanned, unless the query failed.
+// scanEach calls each for every row. It returns err if the query failed.
 func scanEach(found *sql.Rows, err error, each func(scan func(...any) error) error) error {
 	if err != nil {
 		return err

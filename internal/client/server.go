@@ -131,7 +131,7 @@ func (s *server) behind(ctx context.Context, conn *sql.Conn) (*facts, error) {
 func (s *server) look(ctx context.Context, over layoutrow.Queryer) (*facts, error) {
 	c, want := s.client, s.client.want
 	term, known, asked := s.Term(), c.marks.Known(), time.Now()
-	rows, failed, err := layoutrow.Read(ctx, over, s.Databases, c.layout.Database)
+	rows, failed, err := layoutrow.Read(ctx, over, s.Databases, c.layout.Database, false)
 	if err != nil {
 		return nil, s.explain(err)
 	}
@@ -213,7 +213,7 @@ type markerKey struct {
 func Marker(layout Layout, cluster string, spec mysql.Spec) mysql.Marker {
 	want := layoutrow.Want{Databases: layout.Databases, Tables: layout.Tables, Cluster: cluster}
 	read := func(ctx context.Context, conn *sql.Conn) (string, error) {
-		rows, _, err := layoutrow.Read(ctx, conn, spec.Databases, layout.Database)
+		rows, _, err := layoutrow.Read(ctx, conn, spec.Databases, layout.Database, false)
 		if err != nil {
 			return "", err
 		}

@@ -98,7 +98,7 @@ func postgresFailure(line string) string {
 	return ""
 }
 
-// Restart is that of all servers, which it tries again while sessions of the killed server still use the data.
+// Restart retries server.Restart while sessions of the killed server still use the data.
 func (p *PostgreSQL) Restart(ctx context.Context) error {
 	for {
 		err := p.server.Restart(ctx)

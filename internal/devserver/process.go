@@ -52,7 +52,7 @@ func (p *Process) keep(cmd *exec.Cmd, started chan<- error) {
 }
 
 // Signal sends s unless the child has ended. os.Process never hits a stranger that got the same pid.
-func (p *Process) Signal(s syscall.Signal) { _ = p.os.Signal(s) }
+func (p *Process) Signal(s syscall.Signal) error { return p.os.Signal(s) }
 
 // Alive reports whether the child has not ended.
 func (p *Process) Alive() bool {
@@ -86,7 +86,7 @@ func (p *Process) Kill() error {
 // shutDown asks the child to end and waits. A child that has not ended after StopTimeout is killed, which is an error
 // that names it.
 func (p *Process) shutDown(s syscall.Signal, name string) error {
-	p.Signal(s)
+	_ = p.Signal(s) // it may have ended
 	limit := time.NewTimer(StopTimeout)
 	defer limit.Stop()
 	select {

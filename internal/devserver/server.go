@@ -178,7 +178,7 @@ func (s *server) Version() string {
 func (s *server) Pid() int { return s.process().Pid }
 
 // Signal sends a signal to the server, unless it has ended.
-func (s *server) Signal(what syscall.Signal) { s.process().Signal(what) }
+func (s *server) Signal(what syscall.Signal) error { return s.process().Signal(what) }
 
 // Kill ends the server with SIGKILL and waits. The data stays, and Restart brings it back. Stop is still to be called.
 func (s *server) Kill() error { return s.process().Kill() }

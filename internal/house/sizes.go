@@ -15,7 +15,7 @@ const (
 
 // Size is the length of a function or file.
 type Size struct {
-	Name  string // "store/peek.go Store.Peek", or the file's path
+	Name  string // "internal/store/peek.go Store.Peek", or the file's path
 	Lines int
 }
 

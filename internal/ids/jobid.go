@@ -1,5 +1,4 @@
-// Package ids is the authority for the bits of a job_id, and makes ids; and for the dedup_keys of runs, the tasks that schedules
-// make. It is pure. Schedules have ids of the same form.
+// Package ids makes job_ids. It is the authority for their bits, and for the dedup_keys of the runs of schedules. It is pure. Schedules have ids of the same form.
 package ids
 
 import (

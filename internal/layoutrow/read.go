@@ -4,17 +4,17 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// readSQL reads the layout row of one database and facts of its server. Parameter: the database's number by the config.
-// Primary key. If the table is of schema version 2, which has no column sweep_grace_ms, the name refers to the outer query's
-// column, which is 0. Whole milliseconds would be up to one behind the clock.
+// readSQL reads the layout row of one database, whose number by the config is {number}, and facts of its server. Primary key. Whole
+// milliseconds would be up to one behind the clock.
 const readSQL = `SELECT /* tocsin layout */
-    ?,
+    {number},
     cluster_id,
     identity,
     database_no,
@@ -27,11 +27,15 @@ const readSQL = `SELECT /* tocsin layout */
     state,
     ownership,
     mark,
-    (SELECT (SELECT sweep_grace_ms FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS sweep_grace_ms) AS older),
+    {grace},
     @@max_allowed_packet,
     CAST(UTC_TIMESTAMP(6) AS CHAR)
 FROM {database}.layout
 WHERE id = 1`
+
+// graceSQL is {grace} for those who sweep, or compare theirs. If the table is of schema version 2, which has no such column, the name
+// refers to the outer query's column, which is 0.
+const graceSQL = `(SELECT (SELECT sweep_grace_ms FROM {database}.layout WHERE id = 1) FROM (SELECT 0 AS sweep_grace_ms) AS older)`
 
 // readAtOnce bounds the databases that one statement reads.
 const readAtOnce = 64
@@ -42,11 +46,12 @@ type Queryer interface {
 }
 
 // Read reads the layout rows of a server's databases, by number. failed has the reasons why others could not be read. name
-// returns the name of a database. The error concerns the whole server.
-func Read(ctx context.Context, over Queryer, databases []int, name func(database int) string) (rows map[int]Row, failed map[int]error, err error) {
+// returns the name of a database. grace is whether GraceMS is read too, which clients, who look once a second, have no use for. The error
+// concerns the whole server.
+func Read(ctx context.Context, over Queryer, databases []int, name func(database int) string, grace bool) (rows map[int]Row, failed map[int]error, err error) {
 	rows, failed = make(map[int]Row, len(databases)), map[int]error{}
 	for part := range slices.Chunk(databases, readAtOnce) {
-		err := readInto(ctx, over, part, name, rows)
+		err := readInto(ctx, over, part, name, grace, rows)
 		if err == nil {
 			continue
 		}
@@ -58,7 +63,7 @@ func Read(ctx context.Context, over Queryer, databases []int, name func(database
 			continue
 		}
 		for _, database := range part { // so that a fault of one hides no other
-			if err := readInto(ctx, over, []int{database}, name, rows); mysql.Unanswered(err) {
+			if err := readInto(ctx, over, []int{database}, name, grace, rows); mysql.Unanswered(err) {
 				return nil, nil, err
 			} else if err != nil {
 				failed[database] = err
@@ -68,12 +73,15 @@ func Read(ctx context.Context, over Queryer, databases []int, name func(database
 	return rows, failed, nil
 }
 
-func readInto(ctx context.Context, over Queryer, databases []int, name func(database int) string, into map[int]Row) error {
-	parts, args := make([]string, len(databases)), make([]any, len(databases))
-	for i, database := range databases {
-		parts[i], args[i] = strings.ReplaceAll(readSQL, "{database}", name(database)), database
+func readInto(ctx context.Context, over Queryer, databases []int, name func(database int) string, grace bool, into map[int]Row) error {
+	parts, text := make([]string, len(databases)), strings.Replace(readSQL, "{grace}", "0", 1)
+	if grace {
+		text = strings.Replace(readSQL, "{grace}", graceSQL, 1)
 	}
-	found, err := over.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"), args...)
+	for i, database := range databases {
+		parts[i] = strings.NewReplacer("{database}", name(database), "{number}", strconv.Itoa(database)).Replace(text)
+	}
+	found, err := over.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"))
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func enterHome(spec Spec, targets []target, moved chan struct{}) *home {
 	return h
 }
 
-// newHome looks at all addresses until the last pool has left.
+// newHome makes a home. Its looks at all addresses go on until the last pool has left.
 func newHome(key homeKey, marker Marker, targets []target) *home {
 	h := &home{key: key, marker: marker, opened: time.Now(), using: -1, pools: make(map[chan struct{}]bool), links: make(map[*link]bool), news: make(chan struct{})}
 	for _, to := range targets {

@@ -120,7 +120,7 @@ func (q question[R]) ask(ctx context.Context, read reader, databases, places []i
 	return all, nil
 }
 
-// addFailed adds the error of a table to those of a page, which are nil if all is well.
+// addFailed notes the error of a table, in a map that it makes if there is none yet.
 func addFailed(all *map[int]error, table int, err error) {
 	if *all == nil {
 		*all = make(map[int]error)

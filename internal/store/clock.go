@@ -175,8 +175,8 @@ func (s *Store) Measure(ctx context.Context, server int) (Offset, error) {
 // answerWithin is how long Everywhere waits for a server.
 const answerWithin = 5 * time.Second
 
-// Everywhere measures each server, which may take 5 s at most, and then has work done on it; all servers at once. It returns what went
-// wrong by server: on one that does not answer no work is done.
+// Everywhere measures all servers at once, at most 5 s each, and calls work for those that answer. It returns an error for each
+// server, nil if all went well there.
 func (s *Store) Everywhere(ctx context.Context, work func(server int) error) []error {
 	errs := make([]error, len(s.servers))
 	EachServer(len(errs), func(server int) {

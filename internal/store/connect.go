@@ -104,7 +104,7 @@ func (s *Store) Identity() string { return s.identities.Agreed() }
 // the whole server.
 func (s *Store) layouts(ctx context.Context, q layoutrow.Queryer, databases []int) (rows map[int]layoutrow.Row, failed map[int]error, err error) {
 	start := time.Now()
-	rows, failed, err = layoutrow.Read(ctx, q, databases, s.layout.Database)
+	rows, failed, err = layoutrow.Read(ctx, q, databases, s.layout.Database, true)
 	s.metrics.observe("layout", start, len(rows), err)
 	for _, err := range failed {
 		s.metrics.fault("layout", err)
@@ -112,5 +112,5 @@ func (s *Store) layouts(ctx context.Context, q layoutrow.Queryer, databases []in
 	return rows, failed, err
 }
 
-// Horizon returns how near a task must be to ring the doorbell, as the layout row says that was read last; 0: none was.
+// Horizon returns how near a task must be to ring the doorbell, by the layout row that was read last; 0 if none was read.
 func (s *Store) Horizon() time.Duration { return time.Duration(s.horizon.Load()) * time.Millisecond }

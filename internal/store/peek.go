@@ -78,7 +78,7 @@ type peeked struct {
 	entry duequeue.Entry
 }
 
-// add adds the rows of one table. The error is that of one that is in the wrong table.
+// add adds the rows of one table. bad names the last row that is in the wrong table.
 func (p *Page) add(rows []peeked, limit int) (bad error) {
 	var last duequeue.Entry // that is in its place
 	for _, r := range rows {

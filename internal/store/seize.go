@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -237,21 +238,33 @@ func (z *seizure) text() (b []byte, args []any) {
 }
 
 func (z *seizure) one(b []byte, st statement, group []duequeue.Entry) []byte {
-	first := group[0].JobID
-	row := z.Known[first]
-	return st.render(b, z.store.ofTable(first.Table(), slots{
-		"ids": idsOfEntries(group), "deadline": instant(z.deadline),
-		"version": row.Version, "attempts": row.Attempts, "crashes": row.Crashes, "due": z.due(group),
-	}))
+	row := z.Known[group[0].JobID]
+	return st.render(b, func(b []byte, slot string) []byte { // no map of slots: most claims pass here
+		switch slot {
+		case "table":
+			return append(b, z.store.names[group[0].JobID.Table()]...)
+		case "deadline":
+			return appendTime(b, z.deadline)
+		case "version":
+			return strconv.AppendUint(b, uint64(row.Version), 10)
+		case "attempts":
+			return appendInt(b, row.Attempts)
+		case "crashes":
+			return appendInt(b, row.Crashes)
+		case "due":
+			return z.due(b, group)
+		}
+		return appendList(b, idsOfEntries(group))
+	})
 }
 
 // due is the condition that the rows of a group are due as they were read.
-func (z *seizure) due(group []duequeue.Entry) []byte {
+func (z *seizure) due(b []byte, group []duequeue.Entry) []byte {
 	last := slices.MaxFunc(group, func(x, y duequeue.Entry) int { return cmp.Compare(x.Due, y.Due) }).Due
 	if last > z.sure {
-		return seizePairs.render(nil, slots{"pairs": appendPairs(nil, group)}.fill)
+		return seizePairs.render(b, func(b []byte, _ string) []byte { return appendPairs(b, group) })
 	}
-	return appendTime([]byte("action_time <= "), last)
+	return appendTime(append(b, "action_time <= "...), last)
 }
 
 // mark makes the rows the claimer's.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/tocsinhq/tocsin"
 )
@@ -247,11 +248,22 @@ func (s *Store) settleText(outcomes []Outcome, groups [][]int) (b []byte, args [
 func (o *Outcome) byClaimer() bool { return o.Claimed && o.By != "" }
 
 func (s *Store) completeText(b []byte, outcomes []Outcome, group []int) []byte {
-	first, ids := &outcomes[group[0]], make([]tocsin.JobID, len(group))
-	for i, o := range group {
-		ids[i] = outcomes[o].JobID
-	}
-	return complete.render(b, s.ofTable(first.JobID.Table(), slots{"ids": ids, "version": first.Version}))
+	first := &outcomes[group[0]]
+	return complete.render(b, func(b []byte, slot string) []byte { // no map of slots: most outcomes pass here
+		switch slot {
+		case "table":
+			return append(b, s.names[first.JobID.Table()]...)
+		case "version":
+			return strconv.AppendUint(b, uint64(first.Version), 10)
+		}
+		for i, o := range group {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendUint(b, uint64(outcomes[o].JobID), 10)
+		}
+		return b
+	})
 }
 
 // changeText renders retry, snooze, bury or skip.

@@ -150,7 +150,9 @@ func (p *Pair) Freeze(i int, frozen bool) {
 	if frozen {
 		signal = syscall.SIGSTOP
 	}
-	p.servers[i].Signal(signal)
+	if err := p.servers[i].Signal(signal); err != nil {
+		p.tb.Fatal(err)
+	}
 }
 
 // Promote makes the replica i a primary, as an operator does: it applies what it has received,
