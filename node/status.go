@@ -57,9 +57,9 @@ type (
 
 // The conditions of a database.
 const (
-	Usable      = store.Usable      // "usable": its server answers, and its layout row is as the config says
-	Wrong       = store.Wrong       // "wrong": its layout row is missing, not the config's, or can't be read: statements to it are refused
-	Unreachable = store.Unreachable // "unreachable": its server does not answer, twice in a row
+	Usable      Condition = "usable"      // its server answers, and its layout row is as the config says
+	Wrong       Condition = "wrong"       // its layout row is missing, not the config's, or can't be read: statements to it are refused
+	Unreachable Condition = "unreachable" // its server does not answer, twice in a row
 )
 
 // ID returns the id of the node's current incarnation; "" while Run is not under way, or
