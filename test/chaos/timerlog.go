@@ -67,6 +67,7 @@ type firing struct {
 	Fire     time.Time // the nominal time; ofHand nothing
 	Due      time.Time
 	Made     time.Time
+	Created  time.Time // its gmt_create, by which runs are ordered: earlier than Made if its statement took long
 	claims   []claim
 	waits    []putOff
 	ends     []end
@@ -85,7 +86,7 @@ const (
 func (f *firing) byHand() bool { return f.Revision >= ofBackfill }
 
 // time is from when on the run may begin.
-func (f *firing) time() time.Time { return laterOf(f.Due, f.Made) }
+func (f *firing) time() time.Time { return laterOf(f.Due, f.Created) }
 
 // endedBy reports whether the run had a final state at a time.
 func (f *firing) endedBy(t time.Time) bool { return len(f.ends) > 0 && !f.ends[0].at.After(t) }
@@ -205,7 +206,11 @@ const (
 func (e *evidence) note(what string, at time.Time, key []byte, r row) {
 	if what == noteMade {
 		if schedule, revision, fire, ok := runKey(key); ok {
-			e.runs[r.JobID] = &firing{JobID: r.JobID, BizID: r.BizID, Schedule: schedule, Revision: revision, Fire: fire, Due: r.Due, Made: at}
+			f := &firing{JobID: r.JobID, BizID: r.BizID, Schedule: schedule, Revision: revision, Fire: fire, Due: r.Due, Made: at, Created: at}
+			if created, err := time.Parse(time.DateTime, r.LastError); err == nil {
+				f.Created = created
+			}
+			e.runs[r.JobID] = f
 		}
 		return
 	}

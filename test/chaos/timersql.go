@@ -57,10 +57,11 @@ INSERT INTO chaos_log.revised (at, schedule_id, revision, state, cron, zone, anc
 	noteFiringSQL = `INSERT INTO chaos_log.firing (what, at, job_id, biz_id, dedup_key, status, action_time, due_time, attempts, crashes, version, last_error)
     VALUES `
 
+	// onMakeSQL notes a run that is made, with its gmt_create in place of an error.
 	onMakeSQL = `CREATE TRIGGER {database}.chaos_make_{no} AFTER INSERT ON {table} FOR EACH ROW
 IF ORD(NEW.dedup_key) = 0 AND LENGTH(NEW.dedup_key) > 0 THEN
     ` + noteFiringSQL + `('m', ` + nowSQL + `, NEW.job_id, NEW.biz_id, NEW.dedup_key, NEW.status, NEW.action_time, NEW.due_time,
-        NEW.attempts, NEW.crashes, NEW.version, '');
+        NEW.attempts, NEW.crashes, NEW.version, CAST(NEW.gmt_create AS CHAR));
 END IF`
 
 	// onEndSQL notes the end of a row, each claim of it with the claimer, and each time that it is put off to.

@@ -41,7 +41,7 @@ func (f *firing) precedes(g *firing) bool {
 	case f.byHand():
 		return f.Made.Add(handAfter + orderSlack).Before(g.time())
 	case g.byHand():
-		return !f.time().After(g.Made)
+		return !f.time().After(g.time())
 	}
 	return cmp.Or(cmp.Compare(f.Revision, g.Revision), f.Fire.Compare(g.Fire)) < 0
 }

@@ -69,6 +69,16 @@ func (f *forgedTimes) manual(ms int) *firing {
 	return run
 }
 
+// byHandAt adds a run by hand with that gmt_create, which a trigger saw at 9501. It ends before the run for 9500 begins.
+func byHandAt(created int) func(*forgedTimes) {
+	return func(f *forgedTimes) {
+		run := f.manual(9501)
+		run.Due, run.Created = at(created), at(created)
+		f.begins(run, 9502)
+		f.begins(f.of(2, 9500), 9520)
+	}
+}
+
 var (
 	slowFirst = func(f *forgedTimes) { f.lasts(f.of(1, 1000), 1500) }
 	allowing  = schedule.OverlapAllow
@@ -79,8 +89,10 @@ var (
 
 // turnForgeries are about runs beside earlier ones.
 var turnForgeries = map[string]timeForgery{
-	"one at a time, skipping":   breaks(under(skipping, func(*forgedTimes) {})),
-	"one at a time, queueing":   breaks(under(queueing, func(*forgedTimes) {})),
+	"one at a time, skipping": breaks(under(skipping, func(*forgedTimes) {})),
+	"one at a time, queueing": breaks(under(queueing, func(*forgedTimes) {})),
+	"one by hand whose statement took past a fire time begins first":    breaks(under(queueing, byHandAt(9499))),
+	"one by hand of that moment begins before the run of the fire time": breaks(under(queueing, byHandAt(9500)), promiseTurn),
 	"one at a time, replacing":  breaks(under(replacing, func(*forgedTimes) {})),
 	"beside an open one":        breaks(slowFirst),
 	"beside one, skipping":      breaks(under(skipping, slowFirst), promiseTurn, promiseAlone),
