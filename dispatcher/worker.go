@@ -214,7 +214,7 @@ func (w *worker) timedOut(a attempt) error {
 	return fmt.Errorf("delivery timed out after %s", a.rule.timeout)
 }
 
-// late settles what a target returned after the time-out: successes of all, as what is done is done, and failures of runs
+// late settles what a target returned after the time-out: successes of all, because the work is done, and failures of runs
 // that stayed claimed until now. Other failures are settled already.
 func (w *worker) late(a attempt, errs []error) {
 	for i, t := range a.tasks {

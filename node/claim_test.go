@@ -44,7 +44,7 @@ func (c *tallied) of(ids []tocsin.JobID) (n, twice int) {
 	return n, twice
 }
 
-// eachOnce fails the test unless so many tasks were delivered, each once, by this or others.
+// eachOnce fails the test unless c and others together delivered want tasks, each of them once.
 func (c *tallied) eachOnce(t *testing.T, want int, others ...*tallied) {
 	t.Helper()
 	times := map[tocsin.JobID]int{}

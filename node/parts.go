@@ -136,7 +136,7 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 		Store: p.store, Policies: p.ofGroup, Leads: p.leads, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	made := schedule.GeneratorConfig{Store: p.store, Tables: p.group.Owned, Missed: p.alarms.Missed, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer}
-	if p.holder != nil { // else every node makes the runs of all tables, and whoever is first makes them
+	if p.holder != nil { // without owners every node tries to make the runs of all tables, and the first one does
 		made.Mine = p.holder.has
 	}
 	p.generator = schedule.NewGenerator(made)

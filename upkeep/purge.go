@@ -138,7 +138,7 @@ func removedIn(status tocsin.Status, n int) Removed {
 type PurgeResult struct {
 	DryRun   bool               `json:"dry_run"`
 	Tables   int                `json:"tables"`   // looked through without an error
-	Types    map[string]Removed `json:"types"`    // by biz type, those of which something was removed
+	Types    map[string]Removed `json:"types"`    // by biz type; only types that lost rows
 	Bells    int                `json:"bells"`    // rings of the doorbell removed; not counted in a dry run
 	Runs     int                `json:"runs"`     // of the history, removed
 	Batches  int                `json:"batches"`  // transactions

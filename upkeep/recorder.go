@@ -39,7 +39,7 @@ import (
 //	no answer to the commit        the batch counts as failed: sent again, its runs might stand twice
 //	table locked, missing, full    the runs of that database fail, and no more are sent there for 5 s; the others go on
 //	a run is refused               the batch is halved until only that run fails
-//	the process ends               what is queued is written within 2 s; the rest is dropped
+//	the process ends               as much of the queue as 2 s allow is written; the rest is dropped
 const (
 	queueBytes = 32 << 20               // of runs that wait, over all servers
 	perRun     = 160                    // bytes that a run counts besides its output

@@ -134,7 +134,7 @@ func TestATableThatRefusesEveryRunIsLeftAlone(t *testing.T) {
 	before := s.status("Com_insert")
 	s.start()()
 	s.want(500, 0, 500)
-	if n := s.status("Com_insert") - before; s.in(1) != 500 || n > 200 { // others use the server too, but not with so many inserts
+	if n := s.status("Com_insert") - before; s.in(1) != 500 || n > 200 { // other tests use the server too, with fewer inserts
 		t.Errorf("%d runs, %d statements", s.in(1), n)
 	}
 }

@@ -44,7 +44,7 @@ func (s Scope) Allows(need Scope) bool {
 // Token is what the config keeps of a token.
 type Token struct {
 	ID       string    `yaml:"id" json:"id"`                              // the part of the token after toc_
-	Name     string    `yaml:"name" json:"name"`                          // in the log: who has it
+	Name     string    `yaml:"name" json:"name"`                          // of its holder, for the log
 	SHA256   string    `yaml:"sha256" json:"sha256"`                      // of the whole token, 64 hexadecimal digits
 	Scope    Scope     `yaml:"scope" json:"scope"`                        // read, write or operate
 	BizTypes []string  `yaml:"biz_types" json:"biz_types"`                // names, in which * stands for any text; none: no biz type

@@ -135,7 +135,7 @@ func TestSettleTwiceIsStoredOnce(t *testing.T) {
 }
 
 // One statement completes many rows; where some are not hit, each still gets
-// its own fate, also if handlers were expected to complete them, of which one did.
+// its own fate. That is so too where handlers were to complete the tasks themselves, and only one of them did.
 func TestSettleTellsFatesWithinAGroup(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)

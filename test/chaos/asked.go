@@ -150,7 +150,7 @@ func (o *order) open(kind string) *op {
 	return done
 }
 
-// broken reports whether a transaction did not end as it should: it was to commit, or to roll back.
+// broken reports whether an operation was refused, or its outcome is unknown.
 func (o *order) broken() bool {
 	return slices.ContainsFunc(o.ops, func(op *op) bool { return op.Word == refusedWord || op.Word == unknownWord })
 }

@@ -12,7 +12,7 @@
 // A node is an owner, a former owner, or in claim mode, as it comes; or, where nobody owns tables, a claimer. Time is counted in ticks of about 5 s, relative to
 // now, so that the graph of states is finite; any number of steps happen within a tick, in any order. A
 // process that lives is prompt: it sends at once, ends a delivery at the time-out and settles a tick later at most.
-// Who is not prompt is frozen, or its database is away: these are faults, of which a cast allows a few. Actors of one role are
+// An actor that is not prompt is frozen, or its database is away: these are faults, of which a cast allows a few. Actors of one role are
 // alike, so histories that differ only in which of them did what are searched once.
 //
 // What is left out: several rows, the queue in memory (an owner finds every pending row that is due), the text of

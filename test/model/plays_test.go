@@ -5,7 +5,7 @@ import "testing"
 // bound of one search, in states.
 const bound = 3_000_000
 
-// play is a search that can be begun anew, of at most so many states.
+// play is a search that visits a limited number of states and can be started again with a higher limit.
 type play struct {
 	name string
 	walk func(bound int) (Result, error)
