@@ -1,11 +1,18 @@
 package tocsin
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // Status is a task's place in its life. The numbers are those of the column.
@@ -97,4 +104,193 @@ func (i Info) Header(name string) string { return i.Headers.Get(name) }
 type Task[T any] struct {
 	Info
 	Payload T
+}
+
+// What a handler may return: nil completes the task; Bury, RetryIn and Snooze
+// say otherwise; any other error retries by the biz type's policy.
+
+// buried, retried and snoozed are read back by AsOutcome.
+type buried struct{ err error }
+
+func (e buried) Error() string { return "bury: " + e.err.Error() }
+func (e buried) Unwrap() error { return e.err }
+
+type retried struct {
+	in  time.Duration
+	err error
+}
+
+func (e retried) Error() string { return fmt.Sprintf("retry in %s: %s", e.in, e.err) }
+func (e retried) Unwrap() error { return e.err }
+
+type snoozed struct{ in time.Duration }
+
+func (e snoozed) Error() string { return "snooze " + e.in.String() }
+
+// Bury gives the task up at once: it becomes dead with err as its last error.
+func Bury(err error) error { return buried{orUnknown(err)} }
+
+// RetryIn counts a failed attempt and tries again after d instead of the
+// policy's back-off. The policy's highest number of attempts still holds.
+func RetryIn(d time.Duration, err error) error { return retried{max(d, 0), orUnknown(err)} }
+
+// Snooze delivers the task again after d without counting an attempt.
+func Snooze(d time.Duration) error { return snoozed{max(d, 0)} }
+
+func orUnknown(err error) error {
+	if err == nil {
+		return errors.New("no reason given")
+	}
+	return err
+}
+
+// Verb is what a handler's error asks for.
+type Verb uint8
+
+// The verbs.
+const (
+	Completed Verb = iota // nil
+	Retried               // any error; In is -1 where the policy's back-off decides
+	Snoozed               // Snooze
+	Buried                // Bury
+	Skipped               // a run of a schedule that is not delivered and ends as cancelled; no handler can ask for it
+)
+
+var verbNames = [...]string{"complete", "retry", "snooze", "bury", "skip"}
+
+// String gives the lower-case word.
+func (v Verb) String() string { return verbNames[v] }
+
+// AsOutcome reads a handler's error: what it asks for, after how long (-1:
+// by the policy), and the reason to keep as last_error.
+func AsOutcome(err error) (verb Verb, in time.Duration, reason string) {
+	var b buried
+	var r retried
+	var s snoozed
+	switch {
+	case err == nil:
+		return Completed, 0, ""
+	case errors.As(err, &b):
+		return Buried, 0, b.err.Error()
+	case errors.As(err, &r):
+		return Retried, r.in, r.err.Error()
+	case errors.As(err, &s):
+		return Snoozed, s.in, ""
+	}
+	return Retried, -1, err.Error()
+}
+
+// MaxOutput is the most characters (not bytes) of a run's output; longer text is cut.
+const MaxOutput = 1024
+
+// Output gives the run that is under way under ctx, a handler's context or one derived from it, its output: what
+// `tocsin task runs` shows. A run has one output. The last call wins, so it is for a result or a summary, not for a log.
+// Bytes that are no UTF-8 are replaced. If the attempt fails, its error stands before the output.
+//
+// In a batch, Output is for all of its tasks; see OutputOf. Output may be called concurrently. It does nothing under any
+// other context, once the handler has returned or the delivery has timed out, or if no history is kept of the biz type.
+func Output(ctx context.Context, text string) {
+	if o := outputs(ctx); o != nil {
+		o.Set(text)
+	}
+}
+
+// OutputOf is Output for one task of a batch.
+func OutputOf(ctx context.Context, id JobID, text string) {
+	if o := outputs(ctx); o != nil {
+		o.SetOf(uint64(id), text)
+	}
+}
+
+// outputs returns nil if nobody keeps what is put into it.
+func outputs(ctx context.Context) *client.Outputs {
+	if ctx == nil {
+		return nil
+	}
+	o, _ := ctx.Value(client.OutputKey).(*client.Outputs)
+	return o
+}
+
+// completeSQL writes a success, by primary key. Zero rows: cancelled, done, rescheduled or gone, and completedSQL tells which; or the
+// server is PostgreSQL, to which all of it is a comment: a statement that failed there would break the caller's transaction.
+const (
+	completeSQL = `/* tocsin complete */ /*! UPDATE {task} FORCE INDEX (PRIMARY)
+SET status = 2,
+    action_time = UTC_TIMESTAMP(3),
+    claimed_by = '` + client.CompletedInTx + `',
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = {job_id}
+    AND version = {version}
+    AND status IN (0, 1, 4) */`
+
+	completedSQL = `SELECT /* tocsin complete */
+    status,
+    version
+FROM {task} FORCE INDEX (PRIMARY)
+WHERE job_id = {job_id}
+LOCK IN SHARE MODE`
+
+	productSQL = `SELECT /* tocsin complete */ VERSION()`
+)
+
+var tableForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}_[0-9]{1,4}\.task_[0-9]{4}$`)
+
+// CompleteTx writes a task's success in the handler's own transaction, so that
+// what the handler did and the task's end commit together: once. It is given
+// the Info that the handler got. Roll back on any error; ErrConflict says that
+// the task was meanwhile cancelled, rescheduled or completed by another
+// delivery, ErrOtherServer that the transaction's server does not hold it, as no
+// PostgreSQL server does. The handler returns nil after the commit; whatever it
+// returns, the task stays done.
+func CompleteTx(ctx context.Context, tx Tx, info Info) error {
+	if err := client.NoTx(ctx, tx); err != nil {
+		return err
+	}
+	if !tableForm.MatchString(info.Table) {
+		return client.Refuse(ErrInvalid, "complete task %s: its table is not known, %q", info.JobID, info.Table)
+	}
+	n, err := client.Execute(ctx, tx, info.render(completeSQL))
+	switch {
+	case err != nil:
+		return completeErr(info, err)
+	case n > 0:
+		return nil
+	}
+	return conflict(ctx, tx, info)
+}
+
+// conflict names the reason why nothing was completed.
+func conflict(ctx context.Context, tx Tx, info Info) error {
+	var status uint8
+	var version uint32
+	var product string
+	err := client.QueryRow(ctx, tx, productSQL)(&product)
+	if strings.HasPrefix(product, "PostgreSQL") {
+		return client.Refuse(ErrOtherServer, "complete task %s: its table %s is not on this transaction's server, which is PostgreSQL", info.JobID, info.Table)
+	}
+	if err == nil {
+		err = client.QueryRow(ctx, tx, info.render(completedSQL))(&status, &version)
+	}
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return client.Refuse(ErrConflict, "complete task %s: it is not in %s any more", info.JobID, info.Table)
+	case err != nil:
+		return completeErr(info, err)
+	case version != info.Version:
+		return client.Refuse(ErrConflict, "complete task %s: it was rescheduled meanwhile (version %d, not %d)", info.JobID, version, info.Version)
+	}
+	return client.Refuse(ErrConflict, "complete task %s: it is %s already", info.JobID, Status(status))
+}
+
+// render fills in the task. Its numbers are literals: parameters would cost another round trip.
+func (i Info) render(statement string) string {
+	return strings.NewReplacer("{task}", i.Table, "{job_id}", i.JobID.String(), "{version}", strconv.FormatUint(uint64(i.Version), 10)).Replace(statement)
+}
+
+func completeErr(info Info, err error) error {
+	switch mysql.ClassOf(err) {
+	case mysql.Missing, mysql.Denied:
+		return client.Refuse(ErrOtherServer, "complete task %s: its table %s is not on this transaction's server (%s)", info.JobID, info.Table, err)
+	}
+	return fmt.Errorf("complete task %s in %s: %w", info.JobID, info.Table, err)
 }
