@@ -211,6 +211,7 @@ func TestARetiredDatabaseRefusesEveryWrite(t *testing.T) {
 		"reschedule": func() error { _, err := client.Reschedule(ctx, tocsin.ByID(id), tocsin.In(time.Minute)); return err },
 		"redrive":    func() error { _, err := db.Redrive(ctx, id, false); return err },
 		"bury":       func() error { _, err := db.Bury(ctx, id, "test"); return err },
+		"prolong":    func() error { return db.Prolong(ctx, 0, []store.Prolonged{{JobID: id, Until: 1}}) },
 		"recover":    func() error { _, err := db.Recover(ctx, 0, []int{table}, 1); return err },
 		"claim": func() error {
 			_, err := db.Claim(ctx, store.Claim{Rows: []duequeue.Entry{entry}, By: "n", Hold: time.Minute})

@@ -120,7 +120,7 @@ func (c *claiming) tellSkipped(ctx context.Context, missed []duequeue.Entry) {
 		return rows.Scan(&locked[len(locked)-1])
 	})
 	if err == nil && len(locked) > 0 {
-		err = fmt.Errorf("%d rows, job_id %s the first: %w", len(locked), locked[0], mysql.ErrLocked)
+		err = heldErr(locked)
 	}
 	if err != nil {
 		c.errs = append(c.errs, c.store.wrap(err, "claim rows", c.server))

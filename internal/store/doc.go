@@ -5,6 +5,7 @@
 //	               Due                       whole rows of a backlog
 //	dispatcher --> Load, Claim, ReadBack     rows by primary key
 //	               Settle                    outcomes
+//	               Prolong                   claims of handlers that are over their time-out
 //	               Recheck                   what was cancelled or rescheduled during its delivery
 //	assign ------> Own, Owners               who took a table last
 //	upkeep ------> Peek, Recover             overdue rows of any table
@@ -25,7 +26,7 @@
 //
 // On failure: a statement that reads or takes rows of many tables at once repeats a
 // failed group table by table, so that a missing or locked table hides no other; the
-// errors name it. Deadlocks are repeated for half a second. Settle is one transaction
+// errors name it. Prolong also leaves out rows that other transactions hold. Deadlocks are repeated for half a second. Settle is one transaction
 // that is rolled back on any error. After a lost connection only the caller can
 // decide whether to ask again; every write here may be repeated.
 package store

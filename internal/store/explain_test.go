@@ -210,6 +210,7 @@ func (b *bench) keyPlans(t *testing.T) {
 		"bury":      b.changeText(nil, bury, &Outcome{JobID: ids[0]}),
 		"skip":      b.changeText(nil, skip, &Outcome{JobID: ids[0]}),
 		"recover":   []byte(b.union(recoverBury, in, 0) + b.union(recoverBack, in, 0)),
+		"prolong":   prolong.render(nil, b.ofTable(0, slots{"until": instant(1), "version": 0, "job_id": ids[0]})),
 		"fate":      fate.render(nil, b.fill(parts[0])),
 		"dead":      dead.render(nil, b.ofTable(0, in)),
 		"redrive":   redrive.render(nil, b.ofTable(0, in)),

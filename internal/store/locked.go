@@ -3,9 +3,12 @@ package store
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // free reads the ids of rows that no other transaction has locked.
@@ -56,4 +59,46 @@ func (s *Store) Locked(ctx context.Context, server int, ids []tocsin.JobID) (Loc
 		}
 	}
 	return locks, nil
+}
+
+// around runs do on sorted rows of one server. If other transactions hold some of them, do runs again without these; if a table has a fault of
+// its own, do runs on each table alone. fail is told of each table that has such rows or such a fault. do must leave nothing behind if it fails.
+// The error is a fault of the server, which ends the work.
+func (s *Store) around(ctx context.Context, server int, ids []tocsin.JobID, do func([]idsOf) error, fail func(table int, err error)) error {
+	parts := byTable(ids)
+	if len(parts) == 0 {
+		return nil
+	}
+	err := do(parts)
+	switch contended := mysql.ClassOf(err) == mysql.Contended; {
+	case err == nil || !local(err):
+		return err
+	case !contended && len(parts) == 1:
+		fail(parts[0].table, err)
+		return nil
+	case !contended:
+		for _, part := range parts {
+			if err := s.around(ctx, server, part.ids, do, fail); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	locks, err := s.Locked(ctx, server, ids)
+	if err != nil {
+		return err
+	}
+	for table, err := range locks.Tables {
+		fail(table, err)
+	}
+	for _, part := range byTable(sortIDs(slices.Collect(maps.Keys(locks.Rows)))) {
+		fail(part.table, heldErr(part.ids))
+	}
+	rest := slices.DeleteFunc(slices.Clone(ids), func(id tocsin.JobID) bool { return locks.Rows[id] || locks.Tables[id.Table()] != nil })
+	return apart(byTable(rest), do, func(part idsOf, err error) { fail(part.table, err) })
+}
+
+// heldErr is the error of rows that other transactions hold.
+func heldErr(ids []tocsin.JobID) error {
+	return fmt.Errorf("%d rows, job_id %s the first: %w", len(ids), ids[0], mysql.ErrLocked)
 }

@@ -1,10 +1,13 @@
 package store
 
 import (
+	"errors"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 func TestLockedNamesTheRowsThatOthersHold(t *testing.T) {
@@ -24,5 +27,37 @@ func TestLockedNamesTheRowsThatOthersHold(t *testing.T) {
 	}
 	if n := b.roundTrips("free"); n != 2 {
 		t.Errorf("it took %d packets", n)
+	}
+}
+
+// A row that another transaction holds, and a database that must not be used, are named, and no other row waits for them.
+func TestWhatIsLockedOrRefusedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status tocsin.Status
+		write  func(*bench, []tocsin.JobID) (n int, err error)
+	}{
+		"prolong": {tocsin.Claimed, func(b *bench, ids []tocsin.JobID) (n int, err error) {
+			return b.prolong(t.Context(), b.clock()+60_000, "me", ids...)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, small)
+			b.Store.cluster = "test"
+			ids := []tocsin.JobID{id(0, 1), id(0, 2), id(1, 1), id(2, 1)}
+			for _, id := range ids {
+				b.add(task{id: id, status: c.status, action: b.clock() - 6000, by: "me"})
+			}
+			b.inSecond(makeForeign)
+			if _, err := b.Survey(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			defer b.locked(ids[0])()
+			n, err := c.write(b, ids)
+			if n != 2 || !errors.Is(err, mysql.ErrLocked) || !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), b.layout.Table(0)+" on db1") {
+				t.Errorf("%d rows, %v; want the two that are neither locked nor refused", n, err)
+			}
+		})
 	}
 }

@@ -160,6 +160,21 @@ func (b *bench) settleOne(o Outcome) Fate {
 	return fates[0]
 }
 
+// prolong prolongs claims, and returns how many of them have the new deadline.
+func (b *bench) prolong(ctx context.Context, until int64, by string, ids ...tocsin.JobID) (n int, err error) {
+	var claims []Prolonged
+	for _, id := range ids {
+		claims = append(claims, Prolonged{JobID: id, By: by, Until: until})
+	}
+	err = b.Prolong(ctx, 0, claims)
+	for _, id := range ids {
+		var hit int
+		_ = b.db.Get(&hit, "SELECT COUNT(*) FROM "+b.layout.Table(id.Table())+" WHERE job_id = ? AND action_time = "+string(appendTime(nil, until)), id) // a table may be gone
+		n += hit
+	}
+	return n, err
+}
+
 // roundTrips returns the number of round trips of a statement so far.
 func (b *bench) roundTrips(statement string) int {
 	b.tb.Helper()

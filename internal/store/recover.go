@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -121,22 +122,28 @@ WHERE job_id = {job_id}
   AND action_time < {until}
   AND claimed_by = ?;`)
 
-// Prolong has claims of one server last longer. What is no longer claimed is left as it is: its outcome will say so.
+// Prolong has claims of one server last longer. What is no longer claimed is left as it is: its outcome will say so. Tables that can't be
+// written, or have rows that another transaction holds, are named in the error; all other claims last longer.
 func (s *Store) Prolong(ctx context.Context, server int, claims []Prolonged) error {
-	claims = slices.Clone(claims)
-	slices.SortFunc(claims, func(a, b Prolonged) int { return compareIDs(a.JobID, b.JobID) })
-	var text []byte
-	var args []any
-	tables := make([]int, len(claims))
-	for i, c := range claims {
-		tables[i] = c.JobID.Table()
-		args = append(args, c.By)
-		text = prolong.render(text, s.ofTable(tables[i], slots{"until": instant(c.Until), "version": int(c.Version), "job_id": c.JobID}))
+	sv, byID := s.servers[server], make(map[tocsin.JobID]Prolonged, len(claims))
+	for _, c := range claims {
+		byID[c.JobID] = c
 	}
-	sv := s.servers[server]
-	err := s.transact(ctx, sv, tables, func(conn *sql.Conn) error {
-		_, err := s.write(ctx, conn, prolong.name, text, args...)
-		return err
-	})
-	return s.wrap(err, "prolong claims in", sv, tables...)
+	var errs []error
+	err := s.around(ctx, server, sortIDs(slices.Collect(maps.Keys(byID))), func(parts []idsOf) error {
+		var text []byte
+		var args []any
+		for _, part := range parts {
+			for _, id := range part.ids {
+				c := byID[id]
+				text = prolong.render(text, s.ofTable(part.table, slots{"until": instant(c.Until), "version": c.Version, "job_id": id}))
+				args = append(args, c.By)
+			}
+		}
+		return s.transact(ctx, sv, tablesOf(parts), func(conn *sql.Conn) error {
+			_, err := s.write(ctx, conn, prolong.name, text, args...)
+			return err
+		})
+	}, func(table int, err error) { errs = append(errs, s.wrap(err, "prolong claims in", sv, table)) })
+	return Join(append(errs, s.wrap(err, "prolong claims", sv))...)
 }

@@ -105,9 +105,9 @@ func (b *bench) figureReads(database int, tables []int) map[string]ask {
 // writes changes task 1 of the first table, or tasks of all of them.
 func (b *bench) writes(tables ...int) map[string]ask {
 	row := duequeue.Entry{JobID: id(tables[0], 1), Type: 1}
-	var dead []tocsin.JobID
+	var claimed, dead []tocsin.JobID
 	for _, table := range tables {
-		dead = append(dead, id(table, 3))
+		claimed, dead = append(claimed, id(table, 2)), append(dead, id(table, 3))
 	}
 	claim := func(known map[tocsin.JobID]*Row) ask {
 		return func(ctx context.Context) (int, error) {
@@ -122,6 +122,7 @@ func (b *bench) writes(tables ...int) map[string]ask {
 			_, err := b.Settle(ctx, 0, []Outcome{{JobID: row.JobID, Verb: tocsin.Completed}})
 			return 0, err
 		},
+		"prolong": func(ctx context.Context) (int, error) { return b.prolong(ctx, b.clock()-5500, "", claimed...) }, // it has run out by then, too
 		"recover": func(ctx context.Context) (int, error) { got, err := b.Recover(ctx, 0, tables, 9); return got.Back, err },
 		"own":     func(ctx context.Context) (int, error) { return 0, b.Own(ctx, "g", "me", map[int]int64{tables[0]: 1}) },
 		"purge": func(ctx context.Context) (int, error) {
@@ -188,7 +189,7 @@ func TestASickTableHidesNoOther(t *testing.T) {
 			if page, err := b.Audit(t.Context(), AuditQuery{Tables: b.TablesOf(0), Limit: 1}); err != nil || page.Statements != 5 {
 				t.Errorf("an audit counts %d statements, %v", page.Statements, err)
 			}
-			for _, what := range []string{"recover", "redrive dead"} {
+			for _, what := range []string{"prolong", "recover", "redrive dead"} {
 				want(what, b.writes(b.TablesOf(0)...)[what])
 			}
 		})
