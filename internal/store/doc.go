@@ -26,7 +26,8 @@
 //
 // On failure: a statement that reads or takes rows of many tables at once repeats a
 // failed group table by table, so that a missing or locked table hides no other; the
-// errors name it. Prolong also leaves out rows that other transactions hold. Deadlocks are repeated for half a second. Settle is one transaction
+// errors name it. Prolong, Recover and RedriveDead also leave out rows that other
+// transactions hold. Deadlocks are repeated for half a second. Settle is one transaction
 // that is rolled back on any error. After a lost connection only the caller can
 // decide whether to ask again; every write here may be repeated.
 package store

@@ -40,6 +40,13 @@ func TestWhatIsLockedOrRefusedHoldsUpNoOther(t *testing.T) {
 		"prolong": {tocsin.Claimed, func(b *bench, ids []tocsin.JobID) (n int, err error) {
 			return b.prolong(t.Context(), b.clock()+60_000, "me", ids...)
 		}},
+		"recover": {tocsin.Claimed, func(b *bench, _ []tocsin.JobID) (n int, err error) {
+			got, err := b.Recover(t.Context(), 0, b.TablesOf(0), 9)
+			return got.Back, err
+		}},
+		"redrive dead": {tocsin.Dead, func(b *bench, ids []tocsin.JobID) (n int, err error) {
+			return b.RedriveDead(t.Context(), DeadQuery{Until: maxMilli}, ids, false)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,8 +18,8 @@ const maxCrashes = 5
 // Recover ends claims of the tables whose deadline passed 5 s ago or more, at
 // most limit of them (500 at most): the task is pending again, due at once, or dead where
 // this was its fifth. Where it did limit of them, there may be more. A table
-// that cannot be read or written is named in the error and holds up no other;
-// the counts stand beside the error.
+// that cannot be read or written, or has rows that another transaction holds, is named
+// in the error; all other rows are recovered. The counts stand beside the error.
 func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int) (Recovered, error) {
 	sv := s.servers[server]
 	limit = min(limit, maxIDs)
@@ -28,7 +28,11 @@ func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int
 	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "recover", sv, table)) }
 	for group := range slices.Chunk(s.allowed(sv, tables, fail), maxTables) {
 		err := apart(group, func(tables []int) error {
-			return s.recoverGroup(ctx, sv, tables, limit-total.Back-total.Buried, &total)
+			ids, err := s.findExpired(ctx, sv, tables, limit-total.Back-total.Buried)
+			if err != nil {
+				return err
+			}
+			return s.around(ctx, server, ids, func(parts []idsOf) error { return s.recoverRows(ctx, sv, parts, &total) }, fail)
 		}, fail)
 		if err != nil {
 			return total, errors.Join(append(errs, s.wrap(err, "recover", sv, group...))...)
@@ -50,22 +54,15 @@ func (s *Store) NextRunOut(ctx context.Context, server int, tables []int) (in ti
 	return in, some, joined(failed, err)
 }
 
-// recoverGroup adds what one transaction recovers, or nothing if it fails.
-func (s *Store) recoverGroup(ctx context.Context, sv *server, tables []int, limit int, total *Recovered) error {
-	if limit <= 0 {
-		return nil
-	}
-	ids, err := s.findExpired(ctx, sv, tables, limit)
-	if err != nil || len(ids) == 0 {
-		return err
-	}
+// recoverRows adds what one transaction recovers, or nothing if it fails.
+func (s *Store) recoverRows(ctx context.Context, sv *server, parts []idsOf, total *Recovered) error {
 	var text []byte
-	for _, part := range byTable(ids) {
+	for _, part := range parts {
 		fill := s.ofTable(part.table, slots{"ids": part.ids, "crashes": maxCrashes - 1})
 		text = recoverBack.render(recoverBury.render(text, fill), fill)
 	}
 	var counts []int64
-	err = s.transact(ctx, sv, tables, func(conn *sql.Conn) (err error) {
+	err := s.transact(ctx, sv, tablesOf(parts), func(conn *sql.Conn) (err error) {
 		counts, err = s.write(ctx, conn, recoverBack.name, text)
 		return err
 	})
@@ -88,6 +85,9 @@ func (s *Store) findExpired(ctx context.Context, sv *server, tables []int, limit
 	type claim struct {
 		table int
 		id    tocsin.JobID
+	}
+	if limit <= 0 {
+		return nil, nil
 	}
 	ask := question[claim]{
 		statement: expired, in: slots{"limit": limit}, scan: into(func(c *claim) []any { return []any{&c.table, &c.id} }),

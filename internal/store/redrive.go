@@ -133,13 +133,13 @@ func (s *Store) Dead(ctx context.Context, q DeadQuery, ids []tocsin.JobID) (foun
 		id       tocsin.JobID
 		restored bool
 	}
-	tables, byTable := []int(nil), make(map[int][]tocsin.JobID)
-	for _, part := range s.partsOn(q.Server, ids) {
-		tables, byTable[part.table] = append(tables, part.table), part.ids
+	tables, idsIn := []int(nil), make(map[int][]tocsin.JobID)
+	for _, part := range byTable(s.idsOn(q.Server, ids)) {
+		tables, idsIn[part.table] = append(tables, part.table), part.ids
 	}
 	which, args := q.which()
 	rows, failed, err := across(ctx, s, s.servers[q.Server], tables, question[row]{
-		verb: "look for dead tasks in", statement: dead, in: slots{"ids": byTable, "which": which}, args: args,
+		verb: "look for dead tasks in", statement: dead, in: slots{"ids": idsIn, "which": which}, args: args,
 		scan: into(func(r *row) []any { return []any{&r.id, &r.restored} }),
 	})
 	for _, r := range rows {
@@ -154,8 +154,8 @@ func (s *Store) Dead(ctx context.Context, q DeadQuery, ids []tocsin.JobID) (foun
 
 // RedriveDead redrives those of the ids, at most 500, whose tasks are still dead as
 // asked for, and gives their number; same as in Redrive. A table that cannot be
-// written is named in the error and holds up no other; the number stands beside the
-// error.
+// written, or has rows that another transaction holds, is named in the error; all other
+// tasks are redriven. The number stands beside the error.
 func (s *Store) RedriveDead(ctx context.Context, q DeadQuery, ids []tocsin.JobID, same bool) (total int, err error) {
 	which, args := q.which()
 	restored := " AND NOT " + byRestore
@@ -164,23 +164,18 @@ func (s *Store) RedriveDead(ctx context.Context, q DeadQuery, ids []tocsin.JobID
 	}
 	which = append(which, restored...)
 	sv, failed := s.servers[q.Server], make(map[int]error)
-	for group := range slices.Chunk(s.partsOn(q.Server, ids), maxTables) {
-		err := apart(group, func(parts []idsOf) error {
-			n, err := s.redrive(ctx, sv, parts, same, which, args)
-			total += n
-			return err
-		}, func(part idsOf, err error) { failed[part.table] = s.wrap(err, "redrive dead tasks of", sv, part.table) })
-		if err != nil {
-			return total, joined(failed, s.wrap(err, "redrive dead tasks of", sv, tablesOf(group)...))
-		}
-	}
-	return total, joined(failed, nil)
+	err = s.around(ctx, q.Server, s.idsOn(q.Server, ids), func(parts []idsOf) error {
+		n, err := s.redrive(ctx, sv, parts, same, which, args)
+		total += n
+		return err
+	}, func(table int, err error) { failed[table] = s.wrap(err, "redrive dead tasks of", sv, table) })
+	return total, joined(failed, s.wrap(err, "redrive dead tasks", sv))
 }
 
-// partsOn returns the first 500 of the ids by table, without those of other servers.
-func (s *Store) partsOn(server int, ids []tocsin.JobID) []idsOf {
+// idsOn returns the first 500 of the ids, sorted, without those of other servers.
+func (s *Store) idsOn(server int, ids []tocsin.JobID) []tocsin.JobID {
 	ids = sortIDs(ids)
-	return slices.DeleteFunc(byTable(ids[:min(len(ids), maxIDs)]), func(part idsOf) bool { return s.refuse(server, part.table) != nil })
+	return slices.DeleteFunc(ids[:min(len(ids), maxIDs)], func(id tocsin.JobID) bool { return s.refuse(server, id.Table()) != nil })
 }
 
 // redrive is one transaction. It gives how many tasks it redrove, 0 if it failed.
