@@ -26,27 +26,24 @@ WHERE job_id IN ({ids})
   AND biz_type = {type}
   AND action_time < {before};`)
 
-// oldBells counts the next bells of one database, {limit} at most, and gives
-// the id of their last. By primary key.
+// oldBells reads the next bells of one database, {limit} at most, and whether the
+// tasks they rang for were due before {before}. By primary key.
 var oldBells = prepare(`
 SELECT /* tocsin old_bells */
-    COUNT(*),
-    IFNULL(MAX(id), 0)
-FROM (
-    SELECT id
-    FROM {database}.doorbell
-    WHERE id > {after}
-    ORDER BY id
-    LIMIT {limit}
-) AS oldest`)
+    id,
+    action_time < {before}
+FROM {database}.doorbell FORCE INDEX (PRIMARY)
+WHERE id > {after}
+ORDER BY id
+LIMIT {limit}`)
 
-// purgeBells deletes a range of one database's bells but the last of it, by
-// primary key, as far as the tasks they rang for were due before {before}.
+// purgeBells deletes bells of one database, by primary key, whose tasks were due
+// before {before}. A range of ids would wait for bells between them that are not
+// committed yet.
 var purgeBells = prepare(`
 DELETE /* tocsin purge_bells */ {database}.doorbell
 FROM {database}.doorbell FORCE INDEX (PRIMARY)
-WHERE id > {after}
-  AND id < {last}
+WHERE id IN ({ids})
   AND action_time < {before};`)
 
 var errNotFinal = errors.New("only done, cancelled and dead tasks may be purged")
@@ -121,18 +118,24 @@ func byTableAndType(rows []duequeue.Entry) (parts []typedIDs) {
 // start anew. It gives how many it deleted, and where to go on: 0 where the rest
 // is younger.
 func (s *Store) PurgeBells(ctx context.Context, server, database int, after uint64, before int64, limit int) (removed int, next uint64, err error) {
-	sv, seen := s.servers[server], 0
+	sv, seen, ids := s.servers[server], 0, []uint64(nil)
 	in := slots{"after": after, "before": instant(before), "limit": limit}
-	fill := s.ofDatabase(database, in)
-	err = s.gated(sv)(ctx, []int{database}, oldBells.name, oldBells.render(nil, fill), scanOne(&seen, &next))
-	if err == nil && seen > 1 {
-		in["last"] = next
+	fill, old := s.ofDatabase(database, in), false
+	err = s.gated(sv)(ctx, []int{database}, oldBells.name, oldBells.render(nil, fill), func(_ int, rows *sql.Rows) error {
+		if old { // the bell before, and it is not the newest
+			ids = append(ids, next)
+		}
+		seen++
+		return rows.Scan(&next, &old)
+	})
+	if err == nil && len(ids) > 0 {
+		in["ids"] = ids
 		removed, err = s.change(ctx, database, purgeBells, fill)
 	}
 	if err != nil {
 		return 0, 0, s.wrap(err, "purge bells of "+s.layout.Database(database), sv)
 	}
-	if seen < limit || removed < seen-1 {
+	if seen < limit || len(ids) < seen-1 {
 		return removed, 0, nil
 	}
 	return removed, next - 1, nil

@@ -119,9 +119,8 @@ func TestPurgeBellsLeavesTheYoungAndTheNewest(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
 	now := b.clock()
-	for i, due := range []int64{now - 3*hour, now - 2*hour, now + 9000, now - 2*hour, now, now - 2*hour} { // ids 1 to 6
-		b.exec("INSERT INTO "+b.layout.Database(1)+".doorbell (table_no, job_id, biz_type, action_time) VALUES (2, ?, 1, "+
-			string(appendTime(nil, due))+")", id(2, i))
+	for _, due := range []int64{now - 3*hour, now - 2*hour, now + 9000, now - 2*hour, now, now - 2*hour} { // ids 1 to 6
+		b.exec(b.ringing(1, due))
 	}
 	removed, next, err := b.PurgeBells(t.Context(), 0, 1, 0, now-hour, 3)
 	if removed != 2 || next != 2 || err != nil {
@@ -135,8 +134,8 @@ func TestPurgeBellsLeavesTheYoungAndTheNewest(t *testing.T) {
 	if got := fmt.Sprint(len(rung[0]), rung[1][0].ID, rung[1][1].ID, rung[1][2].ID, len(rung[1])); err != nil || got != "0 3 5 6 3" {
 		t.Errorf("left: %s, %v", got, err)
 	}
-	for i := range 3 {
-		b.exec("INSERT INTO "+b.layout.Database(0)+".doorbell (table_no, job_id, biz_type, action_time) VALUES (0, ?, 1, '2026-01-01')", id(0, i))
+	for range 3 {
+		b.exec(b.ringing(0, now-hour))
 	}
 	if removed, _, err := b.PurgeBells(t.Context(), 0, 0, 0, now, 10); removed != 2 || err != nil {
 		t.Errorf("all old: %d, %v", removed, err)
@@ -147,6 +146,31 @@ func TestPurgeBellsLeavesTheYoungAndTheNewest(t *testing.T) {
 	b.exec("DELETE FROM " + b.layout.Database(0) + ".doorbell")
 	if removed, next, err := b.PurgeBells(t.Context(), 0, 0, 0, now, 10); removed != 0 || next != 0 || err != nil {
 		t.Errorf("empty: %d, %d, %v", removed, next, err)
+	}
+}
+
+// ringing is a statement that rings the bell of a database.
+func (b *bench) ringing(database int, due int64) string {
+	return "INSERT INTO " + b.layout.Database(database) + ".doorbell (table_no, job_id, biz_type, action_time) VALUES (0, 1, 1, " + string(appendTime(nil, due)) + ")"
+}
+
+// A user's transaction that has added a task may stay open while later ones have committed.
+func TestAPurgeOfBellsWaitsForNoneThatIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	now := b.clock()
+	b.exec(b.ringing(0, now-2*hour))
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.Exec(b.ringing(0, now)); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(b.ringing(0, now))
+	if removed, next, err := b.PurgeBells(t.Context(), 0, 0, 0, now-hour, 10); removed != 1 || next != 0 || err != nil {
+		t.Errorf("%d, %d, %v", removed, next, err)
 	}
 }
 
