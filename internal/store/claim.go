@@ -192,7 +192,7 @@ func (c *claiming) lock(ctx context.Context, conn *sql.Conn, groups [][]duequeue
 		text = append(c.entriesText(text, claimable, group), ';')
 	}
 	text = now.render(text, nil)
-	locked := lockedRows{owners: make(map[int]string)}
+	locked, taken := lockedRows{owners: make(map[int]string)}, c.server.asking()
 	err := c.store.read(ctx, conn, claimable.name, text, func(set int, rows *sql.Rows) (err error) {
 		switch {
 		case set < fences:
@@ -203,11 +203,15 @@ func (c *claiming) lock(ctx context.Context, conn *sql.Conn, groups [][]duequeue
 			locked.rows = append(locked.rows, Row{})
 			return c.store.scan(&locked.rows[len(locked.rows)-1], rows)
 		}
-		micro, err := scanMicro(rows)
-		locked.now = micro / 1000
+		taken.micro, err = scanMicro(rows)
 		return err
 	}, args...)
-	return locked, err
+	if err != nil {
+		return locked, err
+	}
+	taken.answered, locked.now = time.Now(), taken.micro/1000
+	c.store.note(c.server, taken)
+	return locked, nil
 }
 
 // fenceText is a statement for each database, with an argument each; nothing

@@ -188,7 +188,7 @@ func (b *bench) keyPlans(t *testing.T) {
 	}
 	known := map[tocsin.JobID]*Row{ids[0]: {}}
 	seizing := func(sure int64) *seizure {
-		return &seizure{claiming: &claiming{store: b.Store, Claim: Claim{Known: known}}, sure: sure}
+		return &seizure{claiming: &claiming{store: b.Store, Claim: Claim{Known: known}}, sure: sure, latest: maxMilli}
 	}
 	outcomes := []Outcome{{JobID: ids[0]}, {JobID: ids[1]}, {JobID: ids[2]}}
 	loading, _ := b.loadText(parts)

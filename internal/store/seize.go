@@ -19,11 +19,16 @@ import (
 // programs that write action times differ by far less.
 const seizable = 1000 // ms
 
+// farAhead is by how much a server's clock may be ahead of what it can show by its last reading, for a packet to claim
+// anything: then this process stood still, or the clock was set. The claims that follow read it.
+const farAhead = 1000 // ms
+
 // seizure is a claim of known rows in one transaction that is sent as one packet, so that a process which is frozen or cut
 // off in the middle of it holds no lock.
 type seizure struct {
 	*claiming
 	groups   [][]duequeue.Entry // see alikeByTable
+	latest   int64              // of the server's clock
 	deadline int64
 	sure     int64 // a row that has changed since it was read has a later action_time
 }
@@ -36,11 +41,11 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []
 	if c.skip || c.Fence != nil || latest == 0 || !c.knows(entries) {
 		return entries, nil
 	}
-	z := &seizure{c, c.alikeByTable(entries), latest + roundUp(c.Hold), c.server.clock.read(term, bounds.now)/1000 - seizable}
+	z := &seizure{c, c.alikeByTable(entries), latest + farAhead, latest + roundUp(c.Hold), c.server.clock.read(term, bounds.now)/1000 - seizable}
 	hits, err := z.send(ctx, term, entries)
 	switch {
 	case err == nil && z.Shared:
-		z.take(hits.ids)
+		left = z.shared(hits.ids, entries)
 	case err == nil:
 		left, err = z.count(ctx, hits.counts[1:]) // after that of BEGIN
 	case errors.Is(err, errTerm):
@@ -174,6 +179,17 @@ func (z *seizure) count(ctx context.Context, counts []int64) (left []duequeue.En
 	return sortEntries(append(left, others...)), nil
 }
 
+// shared books the rows that were claimed. The others are another's, unless the server's clock was beyond the latest.
+func (z *seizure) shared(ids []tocsin.JobID, entries []duequeue.Entry) (left []duequeue.Entry) {
+	last := len(ids) - 1
+	if last < 0 || ids[last] != 0 {
+		z.take(ids)
+		return nil
+	}
+	z.take(ids[:last])
+	return slices.DeleteFunc(slices.Clone(entries), func(e duequeue.Entry) bool { return slices.Contains(ids, e.JobID) })
+}
+
 // afterRefusal goes on after the server refused something in the packet that may be a fault of one table: its others are
 // looked at. Since it may have been the commit that failed, what stands claimed is read first, table by table.
 func (z *seizure) afterRefusal(ctx context.Context, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
@@ -215,7 +231,7 @@ func (z *seizure) take(ids []tocsin.JobID) {
 	z.mark(z.taken[first:], z.deadline)
 }
 
-// text is the transaction: the claims and, if they are shared, which rows they hit.
+// text is the transaction: the claims and, if they are shared, which rows they hit, and whether the clock was beyond the latest.
 func (z *seizure) text() (b []byte, args []any) {
 	b = append(b, "BEGIN;"...)
 	for _, group := range z.groups {
@@ -234,6 +250,9 @@ func (z *seizure) text() (b []byte, args []any) {
 		}
 		b = append(b, ';')
 	}
+	if z.Shared {
+		b = beyond.render(b, slots{"latest": instant(z.latest)}.fill)
+	}
 	return append(b, "COMMIT"...), args
 }
 
@@ -245,6 +264,8 @@ func (z *seizure) one(b []byte, st statement, group []duequeue.Entry) []byte {
 			return append(b, z.store.names[group[0].JobID.Table()]...)
 		case "deadline":
 			return appendTime(b, z.deadline)
+		case "latest":
+			return appendTime(b, z.latest)
 		case "version":
 			return strconv.AppendUint(b, uint64(row.Version), 10)
 		case "attempts":

@@ -117,6 +117,36 @@ func TestAClaimOfKnownRowsLeavesOutTheTableThatRefusesIt(t *testing.T) {
 	}
 }
 
+// After this process stood still, as its virtual machine was paused, the estimate of the server's clock is behind. A claim must still last as long
+// as its claimer relies on, and tell that the process stood still.
+func TestAClaimOfKnownRowsHoldsByTheServersClock(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared %t", shared), func(t *testing.T) {
+			t.Parallel()
+			b := open(t, small)
+			asked := b.known(120_000, id(0, 1), id(3, 3))
+			asked.Shared = shared
+			known := &b.servers[0].clock.known
+			known.last.micro -= time.Minute.Microseconds()
+			known.best.micro -= time.Minute.Microseconds()
+			before := b.clock()
+			rows, err := b.Claim(t.Context(), asked)
+			if err != nil || len(rows) != 2 {
+				t.Fatalf("%v, claimed %+v", err, rows)
+			}
+			for _, row := range rows {
+				if stored := b.row(row.JobID); row.Action < before+asked.Hold.Milliseconds() || stored.Action != row.Action {
+					t.Errorf("at %d claimed until %d, stored %d", before, row.Action, stored.Action)
+				}
+			}
+			if b.Jumped().IsZero() {
+				t.Error("nobody is told that the process stood still")
+			}
+		})
+	}
+}
+
 // Claims that find changed rows read them back, and must not hold a connection while they wait for another.
 func TestAClaimOfKnownRowsNeedsOneConnectionAtATime(t *testing.T) {
 	t.Parallel()

@@ -128,7 +128,8 @@ WHERE job_id IN ({ids})
   AND status = 0;`)
 
 // seize claims rows of one table that are pending, as they were read and alike. {due} tells
-// them from rows that were put off since. Its argument is the claimer. Primary key.
+// them from rows that were put off since. Its argument is the claimer. Primary key. Zero rows
+// also if the server's clock is beyond {latest}: {deadline} would come too early.
 var seize = prepare(`
 UPDATE /* tocsin seize */ {table} FORCE INDEX (PRIMARY)
 SET status = 1,
@@ -140,6 +141,7 @@ WHERE job_id IN ({ids})
   AND version = {version}
   AND attempts = {attempts}
   AND crashes = {crashes}
+  AND UTC_TIMESTAMP(3) <= {latest}
   AND {due};`)
 
 // seizePairs is {due} of rows that are hardly overdue. {pairs} are (job_id, action_time).
@@ -155,6 +157,13 @@ WHERE job_id IN ({ids})
   AND status = 1
   AND claimed_by = ?
   AND action_time = {deadline})`)
+
+// beyond returns the job_id 0, which no task has, if a seize in the same transaction may
+// have met a clock beyond {latest}.
+var beyond = prepare(`
+SELECT /* tocsin beyond */ 0
+FROM DUAL
+WHERE UTC_TIMESTAMP(3) > {latest};`)
 
 // claimed reads the rows of one table that a claim has taken: those with its claimer
 // and its exact deadline. Its argument is the claimer. It waits for the transaction
