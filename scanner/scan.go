@@ -97,7 +97,7 @@ func (sv *server) read(ctx context.Context, j *job) result {
 	r := result{failed: make(map[int]error)}
 	todo := []store.PeekQuery{{
 		Server: sv.index, Tables: j.tables, Types: j.types,
-		From: j.from, Until: j.until, Limit: sv.cfg.PageLimit, Sparse: j.sparse,
+		From: j.from, Until: j.until, Limit: sv.cfg.PageLimit, Sparse: j.sparse, Full: j.full,
 	}}
 	stopped := make(map[uint64]bool) // types that found no room
 	for len(todo) > 0 {

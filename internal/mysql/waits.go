@@ -65,8 +65,14 @@ func (w *waits) longest() time.Duration {
 	return time.Duration(now - oldest)
 }
 
+// slow is the key of Slow.
+type slow struct{}
+
+// Slow returns a context for queries that may take long by themselves, since they read very many rows. Waiting does not count them.
+func Slow(ctx context.Context) context.Context { return context.WithValue(ctx, slow{}, true) }
+
 // Waiting returns how long the oldest statement of the pool, or attempt to connect, has been without an answer; 0 if
-// there is none. Prepared statements are not counted.
+// there is none. Prepared statements and those of Slow are not counted.
 func (s *Server) Waiting() time.Duration { return s.waits.longest() }
 
 // ExecContext records how long the server takes.
@@ -81,6 +87,9 @@ func (c *seeingConn) ExecContext(ctx context.Context, query string, args []drive
 func (c *seeingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	begin := c.asked.ask()
 	defer c.asked.answer()
+	if ctx.Value(slow{}) != nil {
+		c.asked.answer()
+	}
 	rows, err := c.driverConn.QueryContext(ctx, query, args)
 	if results, ok := rows.(driver.RowsNextResultSet); ok && err == nil {
 		rows = &seenRows{results, c}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // Counts says how many rows of each biz type and status the tables hold. It
@@ -38,7 +39,7 @@ func (s *Store) CountsUpTo(ctx context.Context, server int, tables []int, most i
 	return all, more, Join(errs...)
 }
 
-// count runs a statement that counts rows by biz type and status.
+// count runs a statement that counts rows by biz type and status, which may take long.
 func (s *Store) count(ctx context.Context, server int, tables []int, st statement, in slots) (all []Count, err error) {
 	type part struct {
 		table    int
@@ -47,7 +48,7 @@ func (s *Store) count(ctx context.Context, server int, tables []int, st statemen
 		rows     int
 		earliest int64
 	}
-	parts, failed, err := across(ctx, s, s.servers[server], tables, question[part]{
+	parts, failed, err := across(mysql.Slow(ctx), s, s.servers[server], tables, question[part]{
 		verb: "count", statement: st, in: in,
 		scan: into(func(p *part) []any {
 			return []any{&p.table, &p.typeCode, &p.status, &p.rows, (*instant)(&p.earliest)}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // Place is how far the due rows of one table are read: up to and with this
@@ -39,7 +40,7 @@ type DuePage struct {
 // is reported as Peek does.
 func (s *Store) Due(ctx context.Context, q DueQuery) (DuePage, error) {
 	var page DuePage
-	sv := s.servers[q.Server]
+	ctx, sv := mysql.Slow(ctx), s.servers[q.Server]
 	err := apart(q.From, func(from []Place) error {
 		return s.due(ctx, sv, q, from, &page)
 	}, func(from Place, err error) {

@@ -35,7 +35,7 @@ const (
 )
 
 // HangsAfter is for how long a server has to have a statement without an answer to count as hanging: a statement waits for a
-// lock for at most 1 s.
+// lock for at most 1 s. Those that may take longer by themselves don't count: see mysql.Slow.
 const HangsAfter = 1500 * time.Millisecond
 
 // Condition says whether a database can be used.
@@ -263,7 +263,7 @@ func newHealthMetrics(r prometheus.Registerer) *healthMetrics {
 		offset:  gauge("clock_offset_seconds", "The server's clock minus this process's, as last measured.", "server"),
 		up:      gauge("server_up", "1 if the server answered when last looked at, else 0.", "server"),
 		usable:  gauge("database_usable", "1 if this node can use the database, 0 if its server does not answer or its layout row is not as the config says.", "server", "database"),
-		waiting: gauge("server_waiting_seconds", "How long the oldest statement sent to the server has been without an answer.", "server"),
+		waiting: gauge("server_waiting_seconds", "How long the oldest statement sent to the server has been without an answer, apart from those that read a whole backlog.", "server"),
 		used:    gauge("server_address_used", "1 if statements go to this address of the server, else 0; of servers with several addresses.", "server", "address"),
 		writes:  gauge("server_address_writable", "1 if the server at this address takes writes, else 0; of servers with several addresses.", "server", "address"),
 		failovers: f.NewCounterVec(prometheus.CounterOpts{

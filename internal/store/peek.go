@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin/internal/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 var errAfterMany = errors.New("peek behind an entry: wants one table")
@@ -23,6 +24,9 @@ func (s *Store) Peek(ctx context.Context, q PeekQuery) (Page, error) {
 	}
 	if q.After.JobID != 0 && len(q.Tables) != 1 {
 		return page, errAfterMany
+	}
+	if q.Full {
+		ctx = mysql.Slow(ctx)
 	}
 	sv := s.servers[q.Server]
 	q.Tables = s.allowed(sv, q.Tables, func(table int, err error) { addFailed(&page.Failed, table, err) })

@@ -96,3 +96,47 @@ func TestReadBackWaitsForTheTransactionOfTheClaim(t *testing.T) {
 		t.Errorf("committed: read back %+v, %v", rows, err)
 	}
 }
+
+// A statement that reads a whole backlog takes seconds if that is long, which says nothing of the server. Any other without an answer does.
+func TestAStatementThatMayTakeLongIsNoHang(t *testing.T) {
+	t.Parallel()
+	b, p := throughProxy(t)
+	peek := func(full bool) func() error {
+		return func() error {
+			_, err := b.Peek(t.Context(), PeekQuery{Tables: []int{0}, Types: []uint64{1}, Until: maxMilli, Limit: 1, Full: full})
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		comment string
+		waits   bool
+		ask     func() error
+	}{
+		"a count of the backlog": {"live_counts", false, func() error { _, err := b.LiveCounts(t.Context(), 0, []int{0}); return err }},
+		"a pull": {"due", false, func() error {
+			_, err := b.Due(t.Context(), DueQuery{Type: 1, From: []Place{{}}, Until: maxMilli, Limit: 1})
+			return err
+		}},
+		"a full look":   {"peek", false, peek(true)},
+		"a shorter one": {"peek", true, peek(false)},
+		"a load":        {"load", true, func() error { _, err := b.Load(t.Context(), 0, []tocsin.JobID{id(0, 1)}); return err }},
+	} {
+		if _, err := b.Measure(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.ask(); err != nil { // over a connection that is admitted
+			t.Fatal(err)
+		}
+		ended := make(chan error)
+		held, release := p.HoldAt("/* tocsin " + c.comment + " */")
+		go func() { ended <- c.ask() }()
+		<-held
+		if waiting := b.Waiting(0); waiting > 0 != c.waits {
+			t.Errorf("%s has waited for %s", name, waiting)
+		}
+		release()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}

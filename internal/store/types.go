@@ -24,6 +24,7 @@ type PeekQuery struct {
 	After  duequeue.Entry // with one table only: go on behind this entry (its page came back full)
 	Limit  int            // entries per table
 	Sparse bool           // expects entries in few tables, if any: which is asked first, as that costs less
+	Full   bool           // may read all that is overdue: the server does not hang if that takes long
 }
 
 // Page is what a peek found. Entries are grouped by table and in order of
