@@ -51,10 +51,16 @@ type Attendee struct {
 	About    string        // what the node says of itself
 }
 
-// Attend writes into each of a server's databases that a node is there. The error names the databases that failed; the
-// others are written.
+// Attend writes into each of a server's databases that a node is there. The first time, and then every hour, it also removes
+// nodes of the group that were last seen an hour ago: they were killed. The error names the databases that failed; the others are written.
 func (s *Store) Attend(ctx context.Context, server int, group, node, about string) error {
-	return s.inEach(ctx, server, attend, group, node, about, about)
+	err := s.inEach(ctx, server, attend, group, node, about, about)
+	now, tidied := time.Now().Unix(), &s.servers[server].tidied
+	if now-tidied.Load() >= 3600 {
+		tidied.Store(now)
+		err = errors.Join(err, s.inEach(ctx, server, depart, group, ""))
+	}
+	return err
 }
 
 // Depart removes a node from a server's databases.

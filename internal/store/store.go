@@ -46,6 +46,7 @@ type server struct {
 	prober prober
 
 	resumed atomic.Int64 // term of the last Resume
+	tidied  atomic.Int64 // when Attend last removed old nodes, in Unix seconds
 
 	deaf deaf
 	full full
