@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -63,6 +64,17 @@ func (r refusals) first(databases []int) error {
 		}
 	}
 	return nil
+}
+
+// missing joins the refusals that leave something out of an answer. The current rows of a database that has moved are in its new place.
+func (r refusals) missing() error {
+	var errs []error
+	for _, database := range slices.Sorted(maps.Keys(r)) {
+		if u := r[database]; !u.Moved {
+			errs = append(errs, u)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // whole returns the refusal of the server's first refused database, or one for all of

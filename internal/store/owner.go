@@ -259,17 +259,13 @@ func (s *Store) reserveOn(ctx context.Context, sv *server, group, node string, r
 // Owners reads which node took each table of a server last, for a group. Tables
 // that nobody ever took are not among them.
 func (s *Store) Owners(ctx context.Context, server int, group string) (map[int]string, error) {
-	all, err := everyDatabase(ctx, s, s.servers[server], question[owner]{statement: owners, scan: scanOwner, args: []any{group}})
-	for _, u := range s.servers[server].refused() {
-		if !u.Moved { // a moved database's current rows are in its new place
-			err = errors.Join(err, u)
-		}
-	}
+	sv := s.servers[server]
+	all, err := everyDatabase(ctx, s, sv, question[owner]{statement: owners, scan: scanOwner, args: []any{group}})
 	nodes := make(map[int]string, len(all))
 	for _, o := range all {
 		nodes[o.table] = o.node
 	}
-	return nodes, err
+	return nodes, errors.Join(err, sv.refused().missing())
 }
 
 // owner is a row of owners, fence or others.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"time"
 
@@ -114,9 +115,10 @@ type Ledger struct {
 	Age      time.Duration `json:"-"`    // since then
 }
 
-// Ledgers counts the rows in the ledgers of one server by outbox, for each database.
+// Ledgers counts the rows in the ledgers of one server by outbox, for each database. Databases that can't be read are named in the error.
 func (s *Store) Ledgers(ctx context.Context, server int) ([]Ledger, error) {
-	return everyDatabase(ctx, s, s.servers[server], question[Ledger]{
+	sv := s.servers[server]
+	all, err := everyDatabase(ctx, s, sv, question[Ledger]{
 		statement: ledgers,
 		scan: func(rows *sql.Rows) (l Ledger, err error) {
 			err = rows.Scan(&l.Identity, &l.Rows, &l.Last, &l.Age)
@@ -124,14 +126,21 @@ func (s *Store) Ledgers(ctx context.Context, server int) ([]Ledger, error) {
 			return l, err
 		},
 	})
+	return all, errors.Join(err, sv.refused().missing())
 }
 
-// ForgetOutbox deletes the rows of an outbox from the ledgers of one server, and returns how many.
+// ForgetOutbox deletes the rows of an outbox from the ledgers of one server, and returns how many. It deletes none while one of the
+// databases must not be used.
 func (s *Store) ForgetOutbox(ctx context.Context, server int, identity string) (forgotten int, err error) {
-	for _, database := range s.servers[server].refused().without(s.servers[server].Databases) {
+	sv := s.servers[server]
+	refused := sv.refused()
+	if err := refused.missing(); err != nil {
+		return 0, err
+	}
+	for _, database := range refused.without(sv.Databases) {
 		for n := maxIDs; n == maxIDs; forgotten += n {
 			if n, err = s.change(ctx, database, forgetOutbox, s.ofDatabase(database, nil), identity, identity, maxIDs); err != nil {
-				return forgotten, s.wrapTable(err, "read the ledger", database, "relayed")
+				return forgotten, s.wrapTable(err, "forget an outbox", database, "relayed")
 			}
 		}
 	}

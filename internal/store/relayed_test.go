@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,32 @@ func TestTheLedgerIsReadInPages(t *testing.T) {
 	there, err := b.Noted(t.Context(), 0, []RelayedKey{want[8], other})
 	if err != nil || !there[want[8]] || there[other] {
 		t.Errorf("%v, %v", there, err)
+	}
+}
+
+// What stands in a database that can't be read must not be taken for nothing.
+func TestAnOutboxIsNotForgottenBesideADatabaseThatIsRefused(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.Store.cluster = "test"
+	for database := range 2 {
+		b.exec("INSERT INTO " + b.layout.Database(database) + ".relayed (outbox, id, created, job_id, gmt_create) VALUES ('a', 1, UTC_TIMESTAMP(6), 1, UTC_TIMESTAMP(3))")
+	}
+	b.inSecond(makeForeign)
+	if _, err := b.Survey(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), b.layout.Database(1)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err := b.Ledgers(t.Context(), 0)
+	refused("count", err)
+	n, err := b.ForgetOutbox(t.Context(), 0, "a")
+	if refused("forget", err); n != 0 {
+		t.Errorf("%d rows are forgotten", n)
 	}
 }
 
