@@ -35,11 +35,13 @@ const (
 )
 
 // prober keeps the probes of one server prepared, by the tables they are for, on
-// one connection: parsing them anew would be a third of their cost.
+// one connection: parsing them anew would be a third of their cost. The connection
+// is admitted before each probe, like any other.
 type prober struct {
 	db *sqlx.DB // of one connection
 
 	turn  chan struct{} // holds one while a probe is under way, which owns what follows
+	conn  *sql.Conn     // nil: none
 	ready map[int]*prepared
 	tidy  time.Time // when unused ones were last given up
 }
@@ -89,11 +91,22 @@ func (s *Store) probe(ctx context.Context, sv *server, tables []int, q PeekQuery
 	start := time.Now()
 	defer func() { s.metrics.observe(probe.name, start, len(found), err) }()
 	p.forget(start)
-	ready, err := p.prepare(ctx, tables, s.probeText(tables, q))
-	if err != nil {
-		return nil, err
+	if p.conn == nil {
+		if p.conn, err = p.db.Conn(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if found, err = ready.ask(ctx, probeArgs(len(tables), q)); err != nil {
+	var ready *prepared
+	if err = s.admit(ctx, sv, p.conn, s.databasesIn(tables)); err == nil {
+		ready, err = p.prepare(ctx, tables, s.probeText(tables, q))
+	}
+	if err == nil {
+		found, err = ready.ask(ctx, probeArgs(len(tables), q))
+	}
+	switch {
+	case mysql.Unanswered(err):
+		p.leave()
+	case err != nil:
 		p.drop(tables[0])
 	}
 	return found, err
@@ -142,7 +155,7 @@ func (p *prober) prepare(ctx context.Context, tables []int, text func() string) 
 		return ready, nil
 	}
 	p.drop(tables[0])
-	stmt, err := p.db.PrepareContext(ctx, text())
+	stmt, err := p.conn.PrepareContext(ctx, text())
 	if err != nil {
 		return nil, err
 	}
@@ -181,6 +194,17 @@ func (p *prober) forget(now time.Time) {
 		if all || now.Sub(r.used) > probeUnused {
 			p.drop(first)
 		}
+	}
+}
+
+// leave gives the connection up, and all probes with it.
+func (p *prober) leave() {
+	for first := range p.ready {
+		p.drop(first)
+	}
+	if p.conn != nil {
+		_ = p.conn.Close() // the pool closes it if it is broken
+		p.conn = nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // A sparse peek finds what a plain one finds, whatever the rows.
@@ -87,7 +89,7 @@ func TestASparsePeekGoesOnWithoutItsProbe(t *testing.T) {
 		t.Parallel()
 		b, q := probed(t)
 		var thread string
-		if err := b.servers[0].prober.db.Get(&thread, "SELECT CONNECTION_ID()"); err != nil {
+		if err := b.servers[0].prober.conn.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&thread); err != nil {
 			t.Fatal(err)
 		}
 		b.exec("KILL " + thread)
@@ -103,6 +105,20 @@ func TestASparsePeekGoesOnWithoutItsProbe(t *testing.T) {
 		b.servers[0].prober.turn <- struct{}{}
 		b.peeks(q, 0, 1, 2, 3)
 	})
+}
+
+// A database that is not the config's may have nothing due: its tables must not be taken for empty.
+func TestAProbeReachesNoForeignDatabase(t *testing.T) {
+	t.Parallel()
+	b, q := probed(t)
+	b.Store.cluster = "test"
+	b.inSecond("DELETE FROM {db}.task_0000")
+	b.inSecond(makeForeign)
+	fresh := openConfig(t, tocsin.Config{Layout: b.layout, Cluster: "test", Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}})
+	q.Tables = []int{2}
+	if page := fresh.peeks(q); !errors.Is(page.Failed[2], tocsin.ErrLayout) || fresh.roundTrips("probe") != 1 {
+		t.Errorf("failed %v", page.Failed)
+	}
 }
 
 func TestProbesAreKeptPreparedForAsLongAsTheyAreUsed(t *testing.T) {
@@ -126,7 +142,7 @@ func TestProbesAreKeptPreparedForAsLongAsTheyAreUsed(t *testing.T) {
 	if len(p.ready) != 0 {
 		t.Errorf("an unused one and one for longer than that: %d are left", len(p.ready))
 	}
-	stmt, err := p.db.Prepare("SELECT 1")
+	stmt, err := p.conn.PrepareContext(t.Context(), "SELECT 1")
 	if err != nil {
 		t.Fatal(err)
 	}

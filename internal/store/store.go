@@ -140,6 +140,7 @@ func (s *Store) add(spec mysql.Spec) error {
 func (s *Store) Close() error {
 	var errs []error
 	for _, sv := range s.servers {
+		sv.prober.leave()
 		if err := errors.Join(sv.prober.db.Close(), sv.DB.Close()); err != nil {
 			errs = append(errs, fmt.Errorf("close server %s: %w", sv.Name, err))
 		}
