@@ -46,24 +46,26 @@ func (s *Store) judgeAgain(ctx context.Context) {
 
 // meet looks at all servers. It returns nil if a database can be used.
 func (s *Store) meet(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	first, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make([]error, len(s.servers))
 	var usable sync.Once
 	var found bool
 	EachServer(len(s.servers), func(server int) {
 		sv := s.servers[server]
-		if _, errs[server] = s.Measure(ctx, server); errs[server] != nil {
+		if _, errs[server] = s.Measure(first, server); errs[server] != nil {
 			return
 		}
-		if s.recall(ctx, sv); len(sv.refused().without(sv.Databases)) > 0 {
+		if s.recall(first, sv); len(sv.refused().without(sv.Databases)) > 0 {
 			usable.Do(func() {
 				found = true
 				time.AfterFunc(stragglers, cancel)
 			})
 		}
 	})
-	s.judgeAgain(ctx)
+	again, end := context.WithTimeout(ctx, answerWithin)
+	defer end()
+	s.judgeAgain(again)
 	if found {
 		return nil
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,32 @@ func TestAnOlderCopyIsRefusedAlone(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("long after it was released: %v", errs)
 		}
+	}
+}
+
+// The copy's server was read before the one that knows better, and a third one does not answer.
+func TestAnOlderCopyIsRefusedBesideASilentServer(t *testing.T) {
+	t.Parallel()
+	b := open(t, tocsin.Layout{Databases: 3, Tables: 1})
+	b.age()
+	b.beat()
+	b.shift(0, -day)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // like a frozen process: the kernel accepts connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s, err := Connect(t.Context(), tocsin.Config{Layout: b.layout, Cluster: "test", Servers: []tocsin.Server{
+		{Name: "db0", DSN: devtest.DSN(t), Databases: []int{0}},
+		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{1}},
+		{Name: "db2", DSN: "root@tcp(" + silent.Addr().String() + ")/", Databases: []int{2}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if copies, others := s.Databases(0, 0), s.Databases(1, 0); len(copies) != 0 || len(others) != 1 {
+		t.Errorf("usable are %v and %v, want the second alone", copies, others)
 	}
 }
 
