@@ -9,6 +9,27 @@ import (
 	"time"
 )
 
+// bells reads one database's doorbell, in order of id. {spans} are ranges of id.
+var bells = prepare(`
+(SELECT /* tocsin bells */
+    {database_no},
+    id,
+    job_id,
+    biz_type,
+    action_time
+FROM {database}.doorbell FORCE INDEX (PRIMARY)
+WHERE {spans}
+ORDER BY id
+LIMIT {limit})`)
+
+// lastBell reads the highest id of one database's doorbell; 0: never rung, or
+// purged.
+var lastBell = prepare(`
+SELECT /* tocsin last_bell */
+    {database_no},
+    IFNULL(MAX(id), 0)
+FROM {database}.doorbell`)
+
 // Bells reads the doorbells of a server's databases in one round trip. For each
 // database it returns the unheard bells (all bells if unheard does not name the
 // database): at most limit of the missing ones, in order of id, and then at most

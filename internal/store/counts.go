@@ -9,6 +9,64 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
+// countColumns are what counts reads, behind the number of the table.
+const countColumns = `
+    biz_type,
+    status,
+    COUNT(*),
+    MIN(action_time)
+FROM {table} FORCE INDEX (idx_due)`
+
+// counts reads all of one table's idx_due: for operators, not for engines.
+var counts = prepare(`
+SELECT /* tocsin counts */
+    {table_no},` + countColumns + `
+GROUP BY biz_type, status`)
+
+// someCounts is counts for the first {limit} rows of one status.
+var someCounts = prepare(`
+SELECT /* tocsin some_counts */
+    {table_no},
+    biz_type,
+    {status},
+    COUNT(*),
+    MIN(action_time)
+FROM (
+    SELECT
+        biz_type,
+        action_time
+    FROM {table} FORCE INDEX (idx_due)
+    WHERE status = {status}
+    ORDER BY action_time
+    LIMIT {limit}) AS first_ones
+GROUP BY biz_type`)
+
+// liveCounts is counts for rows that are pending, claimed or dead.
+var liveCounts = prepare(`
+SELECT /* tocsin live_counts */
+    {table_no},` + countColumns + `
+WHERE status IN (0, 1, 4)
+GROUP BY biz_type, status`)
+
+// overdue counts the pending rows of one table up to {until}, the oldest {limit} of them, from idx_due alone. Zero rows:
+// there is none.
+var overdue = prepare(`
+SELECT /* tocsin overdue */
+    {table_no},
+    biz_type,
+    COUNT(*),
+    MIN(action_time)
+FROM (
+    SELECT
+        biz_type,
+        action_time
+    FROM {table} FORCE INDEX (idx_due)
+    WHERE status = 0
+      AND action_time <= {until}
+    ORDER BY action_time
+    LIMIT {limit}) AS late
+GROUP BY biz_type`)
+
 // Counts says how many rows of each biz type and status the tables hold. It
 // reads a whole index of each: for operators and tests, not for engines. A
 // table that cannot be read is named in the error and hides no other.

@@ -9,6 +9,23 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
+// due reads whole rows of one table and biz type in order of the due index, from
+// one place on: its three ranges are those of peekAfter. As nothing looks at the
+// rows again before they start, the server's own clock decides too: it may have
+// been set back since {until} was taken from it.
+var due = prepare(`
+(SELECT /* tocsin due */
+    {table_no},` + rowColumns + `
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = 0
+  AND biz_type = {type}
+  AND action_time <= {until}
+  AND action_time <= UTC_TIMESTAMP(3)
+  AND (action_time > {due}
+    OR (action_time = {due} AND biz_type = {type} AND job_id > {job_id}))
+ORDER BY action_time, biz_type, job_id
+LIMIT {limit})`)
+
 // Place is how far the due rows of one table are read: up to and with this
 // action time, and of that up to and with this job_id.
 type Place struct {

@@ -215,3 +215,60 @@ func (s *Store) schemas(ctx context.Context, sv *server) (all []Schema, err erro
 	})
 	return all, s.wrap(err, "look for the newest tables", sv)
 }
+
+// variables reads the settings that Facts holds; servers skip those they do
+// not have.
+var variables = prepare(`
+SHOW /* tocsin facts */ GLOBAL VARIABLES
+WHERE Variable_name IN (
+    'version',
+    'version_comment',
+    'hostname',
+    'server_id',
+    'server_uid',
+    'server_uuid',
+    'read_only',
+    'super_read_only',
+    'log_bin',
+    'innodb_flush_log_at_trx_commit',
+    'sync_binlog',
+    'table_open_cache',
+    'table_definition_cache',
+    'open_files_limit',
+    'max_connections',
+    'max_allowed_packet',
+    'gtid_slave_pos',
+    'gtid_executed',
+    'rpl_semi_sync_source_enabled',
+    'rpl_semi_sync_master_enabled')`)
+
+// replication reads how many replicas are connected, on MariaDB, and whether commits wait for one. It needs no right.
+var replication = prepare(`
+SHOW /* tocsin replication */ GLOBAL STATUS
+WHERE Variable_name IN (
+    'Slaves_connected',
+    'Rpl_semi_sync_source_status',
+    'Rpl_semi_sync_source_clients',
+    'Rpl_semi_sync_master_status',
+    'Rpl_semi_sync_master_clients')`)
+
+// replicas lists the replicas of a MySQL server. It needs REPLICATION SLAVE.
+var replicas = prepare(`SHOW /* tocsin replicas */ REPLICAS`)
+
+// grants lists the rights of the user, who needs none for it.
+var grants = prepare(`SHOW /* tocsin grants */ GRANTS FOR CURRENT_USER()`)
+
+// begun finds databases that have the table which came with the newest schema version. {databases} are their names.
+var begun = prepare(`
+SELECT /* tocsin begun */
+    table_schema
+FROM information_schema.tables
+WHERE table_schema IN ({databases})
+    AND table_name = 'schedule'`)
+
+// session asks who answers: the same each time unless a proxy spreads the
+// statements of one connection.
+var session = prepare(`
+SELECT /* tocsin session */
+    CONNECTION_ID(),
+    @@hostname`)

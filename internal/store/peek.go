@@ -10,6 +10,35 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
+// peek reads entries of one table in order. It is answered from idx_due alone,
+// without a sort. {range} bounds action_time. Zero rows: nothing due there, or
+// of a final {status}, nothing settled then.
+var peek = prepare(`
+(SELECT /* tocsin peek */
+    {table_no},
+    job_id,
+    biz_type,
+    action_time
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = {status}
+  AND {range}
+  AND biz_type IN ({types})
+ORDER BY action_time, biz_type, job_id
+LIMIT {limit})`)
+
+// peekFrom, peekUntil and peekAfter are the parts of {range}. peekAfter is
+// written so that the servers read it as three ranges of idx_due, which the
+// primary key ends: a page deep in a burst of one action_time costs no more
+// than the first.
+var (
+	peekFrom  = prepare(`action_time >= {from} AND action_time <= {until}`)
+	peekAfter = prepare(`
+    action_time <= {until}
+  AND (action_time > {due}
+    OR (action_time = {due} AND biz_type > {type})
+    OR (action_time = {due} AND biz_type = {type} AND job_id > {job_id}))`)
+)
+
 var errAfterMany = errors.New("peek behind an entry: wants one table")
 
 // Peek reads the entries of many tables, up to 64 in one round trip; two where

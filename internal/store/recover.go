@@ -11,6 +11,56 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
+// expired finds claims of one table that ran out at least 5 s ago: their
+// claimers have had the time to settle late. From idx_due alone.
+var expired = prepare(`
+(SELECT /* tocsin expired */
+    {table_no},
+    job_id
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = 1
+  AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND
+ORDER BY action_time
+LIMIT {limit})`)
+
+// nextRunOut finds the claim of one table that runs out first, and how many microseconds its claimer still has, of which it may
+// use 5 s to settle late. From idx_due alone.
+var nextRunOut = prepare(`
+(SELECT /* tocsin next_run_out */
+    {table_no},
+    TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), action_time) + 5000000
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = 1
+ORDER BY action_time
+LIMIT 1)`)
+
+// recoverBury and recoverBack end run-out claims of one table; sent in this
+// order, each row meets one of them.
+var (
+	recoverBury = prepare(`
+UPDATE /* tocsin recover */ {table} FORCE INDEX (PRIMARY)
+SET status = 4,
+    crashes = crashes + 1,
+    last_error = CONCAT('crashed ', crashes, ' times, last on ', claimed_by),
+    action_time = UTC_TIMESTAMP(3),
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id IN ({ids})
+  AND status = 1
+  AND crashes >= {crashes}
+  AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND;`)
+	recoverBack = prepare(`
+UPDATE /* tocsin recover */ {table} FORCE INDEX (PRIMARY)
+SET status = 0,
+    crashes = crashes + 1,
+    claimed_by = '',
+    action_time = UTC_TIMESTAMP(3),
+    gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id IN ({ids})
+  AND status = 1
+  AND crashes < {crashes}
+  AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND;`)
+)
+
 // maxCrashes is how many claims of a task may run out before it is buried: it
 // seems to kill its process.
 const maxCrashes = 5
