@@ -11,9 +11,9 @@ import (
 // stays zero, so that an id fits a signed BIGINT of other languages.
 const (
 	TableBits = 13
-	SeqBits   = 9
+	seqBits   = 9
 
-	seqMask   = 1<<SeqBits - 1
+	seqMask   = 1<<seqBits - 1
 	tableMask = 1<<TableBits - 1
 )
 
@@ -22,15 +22,15 @@ var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // JobID puts an id together.
 func JobID(milli int64, table, seq int) uint64 {
-	return uint64(milli)<<(SeqBits+TableBits) | uint64(table&tableMask)<<SeqBits | uint64(seq&seqMask)
+	return uint64(milli)<<(seqBits+TableBits) | uint64(table&tableMask)<<seqBits | uint64(seq&seqMask)
 }
 
 // Table returns the table number.
-func Table(id uint64) int { return int(id>>SeqBits) & tableMask }
+func Table(id uint64) int { return int(id>>seqBits) & tableMask }
 
 // Time returns when the id was made, by the clock of its maker.
 func Time(id uint64) time.Time {
-	return Epoch.Add(time.Duration(id>>(SeqBits+TableBits)) * time.Millisecond)
+	return Epoch.Add(time.Duration(id>>(seqBits+TableBits)) * time.Millisecond)
 }
 
 // Maker makes ids that never repeat within one process: it counts ticks of 1/512 ms and never goes back, so a burst borrows
@@ -40,15 +40,15 @@ type Maker struct{ last atomic.Int64 }
 
 // Next returns an id for the table, made at now.
 func (m *Maker) Next(now time.Time, table int) uint64 {
-	start := now.Sub(Epoch).Milliseconds()<<SeqBits | rand.Int64N(1<<SeqBits)
+	start := now.Sub(Epoch).Milliseconds()<<seqBits | rand.Int64N(1<<seqBits)
 	for {
 		last := m.last.Load()
 		tick := max(start, last+1)
 		if m.last.CompareAndSwap(last, tick) {
-			return JobID(tick>>SeqBits, table, int(tick&seqMask))
+			return JobID(tick>>seqBits, table, int(tick&seqMask))
 		}
 	}
 }
 
 // Start makes the next id one of a time at the earliest; for tests.
-func (m *Maker) Start(t time.Time) { m.last.Store(t.Sub(Epoch).Milliseconds() << SeqBits) }
+func (m *Maker) Start(t time.Time) { m.last.Store(t.Sub(Epoch).Milliseconds() << seqBits) }

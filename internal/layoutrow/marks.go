@@ -120,10 +120,10 @@ func (k Known) Refuse(r Row, where string) string {
 	}
 	if r.Mark == 0 {
 		return fmt.Sprintf("%s was made anew or is an older copy: it has no mark, and what is known of it ends at %s: run `tocsin ddl restore-check`",
-			where, MarkText(known))
+			where, markText(known))
 	}
 	return fmt.Sprintf("%s is an older copy: it ends at %s, and what is known of it %s later, at %s: run `tocsin ddl restore-check`",
-		where, MarkText(r.Mark), Between(r.Mark, known), MarkText(known))
+		where, markText(r.Mark), Between(r.Mark, known), markText(known))
 }
 
 // Compare adds the databases that are older copies of themselves to the problems that Judge found, and keeps the marks of
@@ -150,5 +150,5 @@ func Between(mark, known int64) time.Duration {
 	return (time.Duration(known-mark) * time.Millisecond).Round(time.Second)
 }
 
-// MarkText is a mark for people.
-func MarkText(mark int64) string { return time.UnixMilli(mark).UTC().Format("2006-01-02 15:04:05 UTC") }
+// markText is a mark for people.
+func markText(mark int64) string { return time.UnixMilli(mark).UTC().Format("2006-01-02 15:04:05 UTC") }

@@ -18,11 +18,12 @@ import (
 
 // Defaults of a connection. A DSN's own timeout, readTimeout and writeTimeout win.
 const (
-	DefaultMaxConns     = 16 // of 200 nodes: 3,200 to a server at most
-	DefaultDialTimeout  = 5 * time.Second
-	DefaultReadTimeout  = 30 * time.Second
-	DefaultWriteTimeout = 30 * time.Second
-	DefaultIdleTime     = time.Minute
+	DefaultMaxConns = 16 // of 200 nodes: 3,200 to a server at most
+
+	dialTimeout  = 5 * time.Second
+	readTimeout  = 30 * time.Second
+	writeTimeout = 30 * time.Second
+	idleTime     = time.Minute
 )
 
 // session is run on every new connection, after what the server's init_connect
@@ -48,7 +49,7 @@ type Spec struct {
 	TLS       *tls.Config   // overrides the DSN; nil means that the DSN decides
 	Share     string        // pools of this process with the same Share, DSN and MaxConns divide MaxConns among them; "": this pool has its own
 	Beside    int           // with Share: connections that the pool's owner opens to the server outside the pool
-	IdleTime  time.Duration // after which a connection that nobody needs is closed; 0 means DefaultIdleTime
+	IdleTime  time.Duration // after which a connection that nobody needs is closed; 0 means a minute
 	// WaitTimeout is how long the server waits for a client, whole seconds: for its next statement, and for it to take a
 	// result. Then it rolls back and ends the session. 0 leaves that to the server.
 	WaitTimeout time.Duration
@@ -93,7 +94,7 @@ func Open(spec Spec) (*Server, error) {
 	server.DB = sqlx.NewDb(newDB(connector), "mysql")
 	connector.leave = spec.limit(server.DB.DB)
 	if spec.IdleTime <= 0 {
-		spec.IdleTime = DefaultIdleTime
+		spec.IdleTime = idleTime
 	}
 	server.DB.SetConnMaxIdleTime(spec.IdleTime)
 	return server, nil
@@ -167,9 +168,9 @@ func ours(cfg *driverlib.Config) {
 	cfg.ClientFoundRows = false
 	cfg.RejectReadOnly = false          // seeingConn does that, and keeps the server's message
 	cfg.Logger = &driverlib.NopLogger{} // its messages reach the caller as errors too
-	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultDialTimeout)
-	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, DefaultReadTimeout)
-	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
+	cfg.Timeout = cmp.Or(cfg.Timeout, dialTimeout)
+	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, readTimeout)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, writeTimeout)
 }
 
 // errNoAnswer is the cause of a time-out that is not the caller's.

@@ -61,16 +61,15 @@ func (c *claiming) chunk(ctx context.Context, entries []duequeue.Entry) error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	once := func(groups [][]duequeue.Entry) error { return c.once(ctx, groups) }
-	groups := entriesByTable(entries)
-	if !c.skip {
-		err := once(groups)
-		if err == nil || !local(err) {
+	once := func(groups [][]duequeue.Entry) error {
+		err := c.once(ctx, groups)
+		if c.skip || mysql.ClassOf(err) != mysql.Contended {
 			return err
 		}
-		c.skip = mysql.ClassOf(err) == mysql.Contended
+		c.skip = true
+		return c.once(ctx, groups)
 	}
-	return apart(groups, once, func(table []duequeue.Entry, err error) {
+	return apart(entriesByTable(entries), once, func(table []duequeue.Entry, err error) {
 		if len(table) == 1 || mysql.ClassOf(err) == mysql.Contended {
 			c.fail(table, err)
 			return

@@ -78,8 +78,9 @@ func (s *Store) meet(ctx context.Context) error {
 }
 
 // Check compares the layout rows of a server's databases with the config. It refuses
-// the first difference, naming both sides and the number of further differences. It
-// remembers nothing.
+// the first difference, naming both sides and the number of further differences.
+// Statements are refused by the next Survey or Measure only, but identities and marks
+// are remembered.
 func (s *Store) Check(ctx context.Context, server int) error {
 	sv := s.servers[server]
 	_, refused, err := s.refusalsOver(ctx, sv, sv.DB)

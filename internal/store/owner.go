@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -80,11 +79,7 @@ func (s *Store) Own(ctx context.Context, group, node string, revisions map[int]i
 	}
 	parts := s.byDatabase(tables)
 	errs, late := make([]error, len(parts)), make([]map[int]int64, len(parts))
-	var writers sync.WaitGroup
-	for i, part := range parts {
-		writers.Go(func() { late[i], errs[i] = s.ownIn(ctx, part, group, node, revisions) })
-	}
-	writers.Wait()
+	EachServer(len(parts), func(i int) { late[i], errs[i] = s.ownIn(ctx, parts[i], group, node, revisions) })
 	not := &Unowned{Failed: make(map[int]error), Overtaken: make(map[int]int64)}
 	for i, err := range errs {
 		if err != nil {

@@ -78,7 +78,7 @@ const (
 )
 
 // Open makes the pools of every server of cfg. It connects to nothing: an
-// unreachable server shows at the first statement, a foreign one at Check.
+// unreachable server, and a foreign database, show at the first statement.
 func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
@@ -40,11 +39,7 @@ func (s *Store) Trial(ctx context.Context, server int, rights Rights) (flaws []F
 		return nil, user, err
 	}
 	found, errs := make([][]Flaw, len(usable)), make([]error, len(usable))
-	var tries sync.WaitGroup
-	for i, database := range usable {
-		tries.Go(func() { found[i], errs[i] = s.tryDatabase(ctx, sv, database, rights) })
-	}
-	tries.Wait()
+	EachServer(len(usable), func(i int) { found[i], errs[i] = s.tryDatabase(ctx, sv, usable[i], rights) })
 	return slices.Concat(found...), user, errors.Join(errs...)
 }
 

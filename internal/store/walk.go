@@ -19,7 +19,7 @@ import (
 // and what a failure means.
 
 // Together is how many tables are looked at together: as many as one statement reads.
-const Together = 64
+const Together = maxTables
 
 // EachServer calls work for each of n servers concurrently, and returns when all calls have returned.
 func EachServer(n int, work func(server int)) {
