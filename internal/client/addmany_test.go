@@ -233,6 +233,65 @@ func TestAddManyStoresAroundALockedTable(t *testing.T) {
 	}
 }
 
+// Another session may wait for a table of the call, and get it before AddMany has read which of the tasks with a key were there.
+func TestAddManyStoresTasksOnceIfATableIsTakenMeanwhile(t *testing.T) {
+	t.Parallel()
+	c, p := throughProxy(t)
+	own, dirty := session(t, devtest.DSN(t), ""), session(t, devtest.DSN(t), devtest.IsolationParam(t, "READ-UNCOMMITTED"))
+	var tasks []tocsin.NewTask
+	plain := 0
+	for id := uint64(1); id <= 50; id++ {
+		switch task := remind.New(id, "x", tocsin.In(day)); c.Layout().TableOf(id) {
+		case 0:
+			tasks = append(tasks, task.Dedup("k"))
+			add(t, c, task.Dedup("k"))
+		case 1:
+			tasks = append(tasks, task)
+			plain++
+		}
+	}
+	stored := func() int { return count(t, dirty, "SELECT COUNT(*) FROM "+c.Layout().Table(1)) }
+	held, release := p.HoldAt("/* tocsin add many */")
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.AddMany(t.Context(), tasks)
+		done <- err
+	}()
+	<-held
+	awaits := func(what string, is func() bool) {
+		t.Helper()
+		eventually(t, "", func() error {
+			if !is() {
+				return errors.New(what)
+			}
+			return nil
+		})
+	}
+	awaits("the tasks are not inserted", func() bool { return stored() == plain })
+	other := must[*sql.Conn](t)(own.Conn(t.Context()))
+	defer other.Close()
+	lock, locked := "LOCK TABLES "+c.Layout().Table(0)+" WRITE", make(chan error, 1)
+	go func() {
+		_, err := other.ExecContext(t.Context(), lock)
+		locked <- err
+	}()
+	awaits("nobody has the table or waits for it", func() bool {
+		return len(locked) == 1 || count(t, own, "SELECT COUNT(*) FROM information_schema.processlist WHERE info = ? AND state LIKE 'Waiting for %lock'", lock) == 1
+	})
+	release()
+	awaits("AddMany neither ends nor stores more", func() bool { return len(done) == 1 || stored() > plain })
+	if err := <-locked; err != nil {
+		t.Fatal(err)
+	}
+	must[sql.Result](t)(other.ExecContext(t.Context(), "UNLOCK TABLES"))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := stored(); n != plain {
+		t.Errorf("%d rows of %d tasks", n, plain)
+	}
+}
+
 // A try of AddMany may lose its connection while its commit hangs; the next one then waits for its locks. The rows that the first has
 // stored are found, and not stored again under other ids.
 func TestAddManyFindsWhatALockedTryHasStored(t *testing.T) {

@@ -273,8 +273,7 @@ func (b *batch) again(ctx context.Context, conn *sql.Conn, rows []*Row, err erro
 }
 
 // send sends the packet. For each table where some rows were not inserted, it then
-// reads what is stored there. If the packet's bells have to wait for that, send rings
-// them afterwards.
+// reads what is stored there, and ends the transaction of a packet that waits for that.
 func (b *batch) send(ctx context.Context, conn *sql.Conn, p *packet) error {
 	counts, err := mysql.ExecMulti(ctx, conn, p.query(), p.args...)
 	if err == nil {

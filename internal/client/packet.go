@@ -10,10 +10,10 @@ import (
 // insert of the rows without a dedup_key and one of the others, and one ring for each
 // database, in one transaction. A row whose dedup_key exists already changes nothing and
 // does not count. So does a row whose job_id exists if an earlier try may have stored it;
-// else its job_id is another task's, maybe one with the same content, and ends the packet. If a row that should
-// ring has a dedup_key, the rings follow in a second packet, once it is known which
-// rows are new. Times are computed here, by the server's clock as read when the call
-// began, since a ring must hold exactly the action_time of its row.
+// else its job_id is another task's, maybe one with the same content, and ends the packet. If a row has a dedup_key,
+// the rings and the commit follow in a second packet, once it is known which rows are new: a packet that has committed
+// must not fail any more, or its rows would be sent again. Times are computed here, by the server's clock as read when
+// the call began, since a ring must hold exactly the action_time of its row.
 const (
 	addManySQL = `INSERT /* tocsin add many */` + addInto + `VALUES `
 
@@ -33,7 +33,7 @@ type packet struct {
 	args   []any
 	ahead  int              // statements before the inserts
 	tables [][]*Row         // the rows of each insert, in order
-	waits  bool             // the transaction stays open for the rings
+	waits  bool             // the transaction stays open until it is known which rows are new
 	partly map[int]standing // index of an insert that left rows out -> what is stored
 }
 
@@ -49,8 +49,7 @@ func (b *batch) packet(rows []*Row, maybe bool) *packet {
 			p.ahead++
 		})
 	}
-	near := p.near(rows, b.facts.horizon)
-	p.waits = slices.ContainsFunc(near, hasKey) || b.ledger != nil && slices.ContainsFunc(rows, hasKey)
+	p.waits = slices.ContainsFunc(rows, hasKey)
 	groups(rows, insertOf, func(group []*Row) {
 		p.tables = append(p.tables, group)
 		end := addManyEndSQL
@@ -60,7 +59,7 @@ func (b *batch) packet(rows []*Row, maybe bool) *packet {
 		p.insert(b.client.layout, group, end)
 	})
 	if !p.waits {
-		p.commit(b.client.layout, near)
+		p.commit(b.client.layout, p.near(rows, b.facts.horizon))
 	}
 	return p
 }

@@ -99,8 +99,7 @@ func (s standing) holder(r *Row) *stored {
 }
 
 // readBack reads the tasks that have the rows' ids or dedup_keys. All rows are
-// of one table. It runs outside transactions on our own session, so it sees
-// what has been committed.
+// of one table. It runs on our own session, so it sees what has been committed.
 func (c *Client) readBack(ctx context.Context, conn *sql.Conn, rows []*Row) (standing, error) {
 	query, args := readBackQuery(rows)
 	found, err := conn.QueryContext(ctx, c.layout.Render(query, rows[0].table), args...)
