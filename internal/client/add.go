@@ -170,10 +170,11 @@ func (c *Client) AddTx(ctx context.Context, tx Tx, rows []Row) (err error) {
 
 // addRowTx stores a row in its table.
 func (c *Client) addRowTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
+	add := c.addTx
 	if r.unique.Asked {
-		return c.uniqueTx(ctx, tx, r)
+		add = c.uniqueTx
 	}
-	return c.underFreeID(r, func() (Added, error) { return c.addTx(ctx, tx, r) })
+	return c.underFreeID(r, func() (Added, error) { return add(ctx, tx, r) })
 }
 
 func (c *Client) addTx(ctx context.Context, tx Tx, r *Row) (Added, error) {

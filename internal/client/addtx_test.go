@@ -357,23 +357,32 @@ func TestAWrongDatabaseCostsItsOwnTasksOnly(t *testing.T) {
 	}
 }
 
-// A snapshot of the caller's may be older than the retirement of the database.
-func TestARetirementAfterTheSnapshotOfATransactionIsRefused(t *testing.T) {
+// A snapshot of the caller's may be older than the retirement of the database. The task that has a unique key there is no task of
+// ours.
+func TestADatabaseThatTakesNoTasksAfterTheSnapshotOfATransactionIsRefused(t *testing.T) {
 	t.Parallel()
 	c, db := start(t)
-	there := bizOn(c.Layout(), 0, 1)
+	there, layout := bizOn(c.Layout(), 0, 1), c.Layout().Database(0)+".layout"
+	taken := remind.New(there, "x", tocsin.In(day)).Unique("taken", live)
+	add(t, c, taken)
 	for name, task := range map[string]tocsin.NewTask{
-		"a task":                   remind.New(there, "x", tocsin.In(day)),
-		"a task with a unique key": remind.New(there, "x", tocsin.In(day)).Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed)),
+		"a task":                              remind.New(there, "x", tocsin.In(day)),
+		"a task with a unique key":            remind.New(there, "x", tocsin.In(day)).Unique("k", live),
+		"one whose key is taken":              taken,
+		"one whose key is taken, rescheduled": taken.OnConflict(tocsin.Reschedule),
 	} {
-		tx := begin(t, db)
-		exec(t, db, "UPDATE "+c.Layout().Database(0)+".layout SET state = 'retired'")
-		_, err := c.AddTx(t.Context(), tx, task)
-		if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), "retired") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v", name, err)
+		for says, wrong := range map[string]string{
+			"is retired": "state = 'retired'", "is held": "state = 'held'", "cluster of the config is": "cluster_id = CONCAT(cluster_id, '!')",
+		} {
+			tx := begin(t, db)
+			exec(t, db, "UPDATE "+layout+" SET "+wrong)
+			added, err := c.AddTx(t.Context(), tx, task)
+			if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, %s: %+v, %v", name, wrong, added, err)
+			}
+			_ = tx.Rollback()
+			exec(t, db, "UPDATE "+layout+" SET state = 'active', cluster_id = REPLACE(cluster_id, '!', '')")
 		}
-		_ = tx.Rollback()
-		exec(t, db, "UPDATE "+c.Layout().Database(0)+".layout SET state = 'active'")
 	}
 }
 

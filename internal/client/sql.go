@@ -57,11 +57,12 @@ WHERE ` + oursSQL
 const addUniqueSQL = addSQL + `
 ON DUPLICATE KEY UPDATE job_id = job_id`
 
-// activeSQL counts the layout row if it is ours. Parameters: oursSQL's.
+// activeSQL counts the layout row if it is ours. It locks, as a snapshot may be older than a retirement. Parameters: oursSQL's.
 const activeSQL = `SELECT /* tocsin active */
     COUNT(*)
 FROM {database}.layout
-WHERE ` + oursSQL
+WHERE ` + oursSQL + `
+LOCK IN SHARE MODE`
 
 // oursSQL is true of the layout row if the database is the one that the config
 // means. Client.ours fills the slots. Parameters: cluster id; identity, where it is

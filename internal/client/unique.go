@@ -48,9 +48,9 @@ func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 	switch {
 	case err == nil:
 		return added, nil
-	case errors.Is(err, errElsewhere), errors.Is(err, errCollision): // many ids in a row are not taken: the snapshot is older than a retirement
+	case errors.Is(err, errElsewhere):
 		return Added{}, c.elsewhere(ctx, r.table)
-	case errors.Is(err, ErrKeyCollision):
+	case errors.Is(err, ErrKeyCollision), errors.Is(err, errCollision):
 		return Added{}, err
 	}
 	return Added{}, c.inTx(ctx, "add task to", r.table, err)
@@ -58,13 +58,16 @@ func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 
 // addUnique stores a row with a unique key in a transaction, or does what it says on a conflict. The insert locks a task
 // that is in its way exclusively, so that transactions which meet there wait for each other. What it reports is not
-// enough to know what it did, as a caller's session may count found rows; but if it counts none, it stored nothing, and a
-// holder with r's id is another client's. maybe: an earlier try may have stored r.
+// enough to know what it did, as a caller's session may count found rows; but if it counts none, it stored nothing: the
+// database may not be ours, and a holder with r's id is another client's. maybe: an earlier try may have stored r.
 func (c *Client) addUnique(ctx context.Context, in Tx, r *Row, maybe bool) (Added, error) {
 	query, ours := c.ours(addUniqueSQL, r.table)
 	text, micros := r.when.args()
 	for range maxCollisions {
 		n, err := Execute(ctx, in, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
+		if err == nil && n == 0 {
+			err = c.takesTasks(ctx, in, r.table)
+		}
 		if err != nil {
 			return Added{}, err
 		}
@@ -72,8 +75,6 @@ func (c *Client) addUnique(ctx context.Context, in Tx, r *Row, maybe bool) (Adde
 		switch {
 		case err != nil:
 			return Added{}, err
-		case holder == nil && n == 0 && !c.isOurs(ctx, in, r.table):
-			return Added{}, errElsewhere
 		case holder == nil: // the id is taken
 			r.id = c.IDs.Next(time.Now(), r.table)
 			continue
@@ -87,11 +88,15 @@ func (c *Client) addUnique(ctx context.Context, in Tx, r *Row, maybe bool) (Adde
 	return Added{}, errCollision
 }
 
-// isOurs reports whether the database of a table takes tasks.
-func (c *Client) isOurs(ctx context.Context, in Tx, table int) bool {
+// takesTasks returns errElsewhere if the database of a table takes no tasks.
+func (c *Client) takesTasks(ctx context.Context, in Tx, table int) error {
 	query, args := c.ours(activeSQL, table)
 	var active int
-	return QueryRow(ctx, in, query, args...)(&active) == nil && active > 0
+	err := QueryRow(ctx, in, query, args...)(&active)
+	if err == nil && active == 0 {
+		return errElsewhere
+	}
+	return err
 }
 
 // ring rings the doorbell for a task if it is near.
