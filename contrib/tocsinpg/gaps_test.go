@@ -174,7 +174,8 @@ func TestAPreparedTransactionIsMovedWhenItCommits(t *testing.T) {
 	s.Rows(0)
 }
 
-// The next id is that of the sequence, drawn or not; a user without the right to read it is told none.
+// The next id is that of the sequence, drawn or not; a user without the right to read it is told none. Sequences in schemas that a
+// user may not use are nothing to them.
 func TestTheNextIDIsThatOfTheSequence(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -196,8 +197,12 @@ func TestTheNextIDIsThatOfTheSequence(t *testing.T) {
 	s.Exec("CREATE ROLE " + other + " LOGIN")
 	t.Cleanup(func() { s.Exec("DROP OWNED BY " + other); s.Exec("DROP ROLE " + other) })
 	s.Exec("GRANT SELECT, DELETE ON tocsin_outbox TO " + other)
+	s.Exec("CREATE SCHEMA hidden")
+	s.Exec("CREATE SEQUENCE hidden.s")
 	s.From.DSN = strings.Replace(s.From.DSN, "postgres@", other+"@", 1)
 	next(s.Session(), 0)
+	s.Exec("GRANT SELECT ON SEQUENCE tocsin_outbox_id_seq TO " + other)
+	next(s.Session(), 3)
 }
 
 // A relay that may not read the sequence says so, and leaves the note of where a turn may begin to those that may.

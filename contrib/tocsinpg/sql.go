@@ -95,15 +95,15 @@ WHERE NOT EXISTS (
 const identitySQL = `SELECT /* tocsin outbox identity */
     COALESCE(obj_description(to_regclass($1), 'pg_class'), '')`
 
-// nextSQL reads the next id of the table's sequence, 0 without the right to read it. The last value is NULL for that reason or
-// because no id was drawn. Parameter: quoted name of the table.
+// nextSQL reads the next id of the table's sequence, 0 without the right to read it. There is no last value if no id was drawn. It
+// names the sequence by its oid: the user may not use the schemas of all others. Parameter: quoted name of the table.
 const nextSQL = `SELECT /* tocsin outbox next */
-    CASE WHEN has_sequence_privilege(pg_get_serial_sequence($1, 'id'), 'SELECT, USAGE')
-        THEN COALESCE(last_value + 1, start_value)
+    CASE WHEN has_sequence_privilege(seqrelid, 'SELECT, USAGE')
+        THEN COALESCE(pg_sequence_last_value(seqrelid) + 1, seqstart)
         ELSE 0
     END
-FROM pg_catalog.pg_sequences
-WHERE to_regclass(format('%I.%I', schemaname, sequencename)) = to_regclass(pg_get_serial_sequence($1, 'id'))`
+FROM pg_catalog.pg_sequence
+WHERE seqrelid = to_regclass(pg_get_serial_sequence($1, 'id'))`
 
 // pidSQL asks which process of the server answers.
 const pidSQL = `SELECT /* tocsin outbox pid */
