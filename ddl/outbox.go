@@ -163,7 +163,7 @@ func (s *site) fit(ctx context.Context, t table, r *report) error {
 //
 // A table without the columns of an outbox keeps its comment: somebody has named the wrong table.
 const identifyOutbox = "SET @tocsin_outbox = IF((" + selectOutboxes + `
-    AND table_comment LIKE 'tocsin outbox _%') > 0 OR (` + selectOutboxColumns + `) < 4, 'DO 0',
+    AND table_comment REGEXP '^tocsin outbox [0-9A-Za-z._-]{1,64}$') > 0 OR (` + selectOutboxColumns + `) < 4, 'DO 0',
     CONCAT('ALTER /* tocsin outbox */ TABLE ` + "`{database}`.`{table}`" + ` COMMENT = ''tocsin outbox ', REPLACE(UUID(), '-', ''), ''''));
 PREPARE tocsin_outbox FROM @tocsin_outbox;
 EXECUTE tocsin_outbox;

@@ -51,6 +51,7 @@ func TestTheTableOfAnOutboxConforms(t *testing.T) {
 		At: business,
 		Changes: [][3]string{
 			{"ALTER TABLE {outbox} COMMENT = 'ours'", `has the comment "ours"`, "ALTER TABLE {outbox} COMMENT = ''"},
+			{"ALTER TABLE {outbox} COMMENT = 'tocsin outbox a''b'", `has the comment "tocsin outbox a'b"`, "DO 0"}, // apply gives another
 			{
 				"ALTER TABLE {outbox} MODIFY created TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)",
 				"column created is timestamp(6) not null default 'current_timestamp(6)' on update",

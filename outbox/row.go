@@ -22,10 +22,13 @@ const DefaultTable = "tocsin_outbox"
 // Comment is how the comment of an outbox's table begins. Its identity follows: random, it tells the outbox from all others.
 const Comment = "tocsin outbox "
 
+// identityForm is the form of an identity. Relays write identities between quotes into statements on Tocsin's servers.
+var identityForm = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
+
 // Identity returns the identity in the comment of a table; "": it has none.
 func Identity(comment string) string {
 	identity, ok := strings.CutPrefix(comment, Comment)
-	if !ok || strings.ContainsRune(identity, ' ') || len(identity) > 64 {
+	if !ok || !identityForm.MatchString(identity) {
 		return ""
 	}
 	return identity

@@ -141,7 +141,7 @@ SELECT /* tocsin outbox */ pg_advisory_xact_lock(hashtext('tocsin outbox'));
 const identifySQL = `
 DO $tocsin$
 BEGIN
-    IF COALESCE(obj_description('{outbox}'::regclass, 'pg_class'), '') NOT LIKE 'tocsin outbox _%'
+    IF COALESCE(obj_description('{outbox}'::regclass, 'pg_class'), '') !~ '^tocsin outbox [0-9A-Za-z._-]{1,64}$'
         AND (` + columnsThereSQL + `) = 4 THEN
         EXECUTE 'COMMENT ON TABLE {outbox} IS ''tocsin outbox ' || replace(gen_random_uuid()::text, '-', '') || '''';
     END IF;

@@ -82,6 +82,7 @@ func TestTheTableOfAnOutboxConforms(t *testing.T) {
 		At: tables,
 		Changes: [][3]string{
 			{"COMMENT ON TABLE {outbox} IS 'ours'", `has the comment "ours"`, "COMMENT ON TABLE {outbox} IS NULL"},
+			{"COMMENT ON TABLE {outbox} IS 'tocsin outbox a''b'", `has the comment "tocsin outbox a'b"`, "SELECT 1"}, // apply gives another
 			{"ALTER TABLE {outbox} ALTER created SET DEFAULT now()", "column created is timestamp with time zone not null default now()", "ALTER TABLE {outbox} ALTER created SET DEFAULT clock_timestamp()"},
 			{"ALTER TABLE {outbox} ADD tenant integer NOT NULL", "column tenant is not of the schema and needs a value", "ALTER TABLE {outbox} DROP tenant"},
 			{"ALTER TABLE {outbox} RENAME dedup_key TO key", "column dedup_key is missing", "ALTER TABLE {outbox} RENAME key TO dedup_key"},
