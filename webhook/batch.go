@@ -29,6 +29,10 @@ func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []erro
 		all, at, size = nil, nil, frame
 	}
 	for i, task := range tasks {
+		if _, err := task.Headers.All(); err != nil {
+			errs[i] = fmt.Errorf("callback: %w", err)
+			continue
+		}
 		d := dataOf(task)
 		d.Key = task.Key()
 		text, err := encode(d)

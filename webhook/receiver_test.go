@@ -83,17 +83,22 @@ func TestAReceiverGetsTheTaskThatANodeSends(t *testing.T) {
 	}
 }
 
-// Plain SQL may have stored anything as headers.
+// Plain SQL may have stored anything as headers. The other tasks of a batch are sent.
 func TestHeadersThatAreNoneAreNotSent(t *testing.T) {
 	t.Parallel()
-	url := receive(t, Config{Unsigned: true}, func(_ context.Context, task Task) error {
-		t.Errorf("%+v was sent", task)
-		return nil
-	})
-	info := task("x")
-	info.Headers = `{"tenant":7}`
-	if verb, _, reason := tocsin.AsOutcome(deliverTask(t, url, nil, info)); verb != tocsin.Retried || !strings.Contains(reason, "headers are not a JSON object of texts") {
-		t.Errorf("%s, %q", verb, reason)
+	for _, batch := range []int{0, 10} {
+		url := receive(t, Config{Unsigned: true}, func(_ context.Context, task Task) error {
+			if task.Payload != "good" {
+				t.Errorf("%+v was sent", task)
+			}
+			return nil
+		})
+		bad, good := task("bad"), task("good")
+		bad.Headers, good.JobID = `{"tenant":7}`, bad.JobID+1
+		errs := openSink(t, SinkConfig{URL: url, Allow: loopback, Batch: batch}).Deliver(t.Context(), []tocsin.Info{bad, good})
+		if verb, _, reason := tocsin.AsOutcome(errs[0]); verb != tocsin.Retried || !strings.Contains(reason, "headers are not a JSON object of texts") || errs[1] != nil {
+			t.Errorf("batch %d: %s, %q; the other task: %v", batch, verb, reason, errs[1])
+		}
 	}
 }
 
