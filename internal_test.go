@@ -147,6 +147,30 @@ func TestACallWaitsUntilItsContextEnds(t *testing.T) {
 	})
 }
 
+// A call that can't have what it waits for takes nothing of other biz types, whether that is known at once or later.
+func TestACallThatWaitsInVainTakesNothingOfOtherBizTypes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		add, _ := bounded(map[string]Inserts{"a": {Rate: 0.1, Burst: 10}, "b": {Rate: 1, Wait: true}})
+		if err := add(t.Context(), 1, "b"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := add(ctx, 5, "a", "b"); over(err) != 5*time.Second {
+			t.Error(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(1500*time.Millisecond, stop)
+		if err := add(ctx, 5, "a", "b"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := add(t.Context(), 10, "a"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Calls that are refused take nothing from those that are not, however many come at once.
 func TestAFloodIsAddedAtTheRate(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func (l *Limits) Set(bizType string, perSecond float64, burst int, wait bool) {
 func (l *Limits) None() bool { return len(l.of) == 0 }
 
 // Take takes a token for each task of a limited biz type, given how many tasks of each type a call has. Its error is an OverLimit,
-// or that of ctx.
+// or that of ctx; then it has taken none, but for those that it has waited for.
 func (l *Limits) Take(ctx context.Context, tasks map[string]int) error {
 	counts := map[*limit]int{}
 	for bizType, n := range tasks {
@@ -54,31 +54,40 @@ func (l *Limits) Take(ctx context.Context, tasks map[string]int) error {
 			counts[of] = n
 		}
 	}
-	if over := l.takeNow(counts); over != nil {
+	if over := l.takeNow(ctx, counts); over != nil {
 		return over
 	}
 	for of, n := range counts {
-		if of.wait {
-			if err := of.await(ctx, n); err != nil {
-				return err
+		if !of.wait {
+			continue
+		}
+		if err := of.await(ctx, n); err != nil {
+			for of, n := range counts {
+				if !of.wait {
+					of.ReserveN(time.Now(), -n) // gives them back
+				}
 			}
+			return err
 		}
 	}
 	return nil
 }
 
-// takeNow takes the tokens that are not waited for. If they are not all there it takes none, and names the biz type that
-// needs the longest time.
-func (l *Limits) takeNow(counts map[*limit]int) *OverLimit {
+// takeNow takes the tokens that are not waited for. If they are not all there, or the others will not be before ctx ends, it takes
+// none, and names the biz type that needs the longest time.
+func (l *Limits) takeNow(ctx context.Context, counts map[*limit]int) *OverLimit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
+	deadline, bounded := ctx.Deadline()
 	var over *OverLimit
 	for of, n := range counts {
 		if n > of.Burst() && !of.wait {
 			return &OverLimit{BizType: of.bizType, Text: fmt.Sprintf("biz type %q: %d tasks in one call, and the limit of inserts takes %d at once: split them up", of.bizType, n, of.Burst())}
 		}
-		if after := of.missing(n, now); after > 0 && !of.wait && (over == nil || after > over.After) {
+		after := of.missing(n, now)
+		late := !of.wait || bounded && now.Add(after).After(deadline)
+		if after > 0 && late && (over == nil || after > over.After) {
 			over = of.over(after)
 		}
 	}
@@ -95,10 +104,6 @@ func (l *Limits) takeNow(counts map[*limit]int) *OverLimit {
 
 // await waits for the tokens of n tasks, in portions of at most Burst.
 func (l *limit) await(ctx context.Context, n int) error {
-	now := time.Now()
-	if deadline, some := ctx.Deadline(); some && now.Add(l.missing(n, now)).After(deadline) {
-		return l.over(l.missing(n, now))
-	}
 	for n > 0 {
 		portion := min(n, l.Burst())
 		err := l.WaitN(ctx, portion)
