@@ -85,7 +85,7 @@ var roles = []Role{
 		rights: map[string][]string{layoutTable: selected, "biz_type": selected, "relayed": selected, "schedule": selected, "run": selected, taskFile: selected},
 	},
 	{
-		Name: "client-add", Does: "Add and AddTx of services, tocsin task add; nodes and sweepers that raise alarms; AddMany needs client-cancel too",
+		Name: "client-add", Does: "Add and AddTx of services, tocsin task add; nodes and sweepers that raise alarms; AddMany and Unique need client-cancel too",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "doorbell": {"INSERT"},
 			taskFile: {"SELECT", "INSERT"},

@@ -185,12 +185,12 @@ func (c *Client) addTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 	case mysql.ClassOf(err) == mysql.Duplicate:
 		return c.standingTx(ctx, tx, r)
 	case err != nil:
-		return Added{}, c.inTx(ctx, "add task to", r.table, err)
+		return Added{}, c.inTx(ctx, tx, "add task to", r.table, err)
 	case n == 0:
 		return Added{}, c.elsewhere(ctx, r.table)
 	}
 	if err := c.ring(ctx, tx, r.when, r.table, r.id); err != nil {
-		return Added{}, c.inTx(ctx, "ring for task in", r.table, err)
+		return Added{}, c.inTx(ctx, tx, "ring for task in", r.table, err)
 	}
 	return Added{JobID: r.id}, nil
 }
@@ -208,16 +208,17 @@ func (c *Client) standingTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 	case errors.Is(err, sql.ErrNoRows):
 		return Added{}, errCollision
 	case err != nil:
-		return Added{}, c.inTx(ctx, "read back from", r.table, err)
+		return Added{}, c.inTx(ctx, tx, "read back from", r.table, err)
 	}
 	return r.existing(&s)
 }
 
 // inTx words an error of a statement in the caller's transaction. A table that
 // is not there, or not for this user, is on another server, unless its database
-// is wrong where the config has it.
-func (c *Client) inTx(ctx context.Context, tried string, table int, err error) error {
+// is wrong where the config has it. Of our own database the user lacks a right.
+func (c *Client) inTx(ctx context.Context, tx Tx, tried string, table int, err error) error {
 	switch class := mysql.ClassOf(err); {
+	case class == mysql.Denied && c.takesTasks(ctx, tx, table) == nil:
 	case class == mysql.Missing, class == mysql.Denied, mysql.ColumnMissing(err): // a table of that name there may be older
 		if wrong := c.wrong(ctx, table); wrong != nil {
 			return wrong

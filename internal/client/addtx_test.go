@@ -209,17 +209,30 @@ func TestATransactionOnAnotherServerIsRefused(t *testing.T) {
 	}
 }
 
-func TestADeniedTableIsSaidToBeElsewhere(t *testing.T) {
+// A user that may not do something in our own database is not on another server.
+func TestADeniedTableIsSaidToBeElsewhereUnlessItIsOurs(t *testing.T) {
 	t.Parallel()
 	c, root := start(t)
 	user := c.Layout().Prefix
 	exec(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'x'")
 	t.Cleanup(func() { _, _ = root.Exec("DROP USER '" + user + "'@'%'") })
 	dsn := devtest.DSN(t)
-	tx := must[*sql.Tx](t)(session(t, user+":x"+dsn[strings.Index(dsn, "@"):], "").Begin())
-	defer func() { _ = tx.Rollback() }()
-	if _, err := c.AddTx(t.Context(), tx, remind.New(1, "x", tocsin.In(0))); !errors.Is(err, tocsin.ErrOtherServer) {
-		t.Errorf("got %v", err)
+	db := session(t, user+":x"+dsn[strings.Index(dsn, "@"):], "")
+	add := func(task tocsin.NewTask) error {
+		return rolledBack(t, db, func(tx *sql.Tx) error { _, err := c.AddTx(t.Context(), tx, task); return err })
+	}
+	plain := remind.New(1, "x", tocsin.In(0))
+	if err := add(plain); !errors.Is(err, tocsin.ErrOtherServer) {
+		t.Errorf("without a right: %v", err)
+	}
+	for number := range c.Layout().Databases { // as the role client-add
+		exec(t, root, "GRANT SELECT, INSERT ON `"+c.Layout().Database(number)+"`.* TO '"+user+"'@'%'")
+	}
+	if err := add(plain); err != nil {
+		t.Errorf("with the rights: %v", err)
+	}
+	if err := add(plain.Unique("k", live)); err == nil || errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), "UPDATE command denied") {
+		t.Errorf("without UPDATE: %v", err)
 	}
 }
 

@@ -89,7 +89,7 @@ func (c *Client) ChangeTx(ctx context.Context, tx Tx, op string, ref Ref, when W
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrInDelivery):
 		return Change{}, err
 	}
-	return Change{}, c.inTx(ctx, ch.verb+" in", ch.table, err)
+	return Change{}, c.inTx(ctx, tx, ch.verb+" in", ch.table, err)
 }
 
 // change is one cancel or reschedule, ready to run.

@@ -53,7 +53,7 @@ func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 	case errors.Is(err, ErrKeyCollision), errors.Is(err, errCollision):
 		return Added{}, err
 	}
-	return Added{}, c.inTx(ctx, "add task to", r.table, err)
+	return Added{}, c.inTx(ctx, tx, "add task to", r.table, err)
 }
 
 // addUnique stores a row with a unique key in a transaction, or does what it says on a conflict. The insert locks a task
