@@ -198,14 +198,10 @@ LIMIT ?`
 // ten minutes later. present returns which rows the outbox still has.
 func (c *Client) Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outbox.Key) (map[outbox.Key]bool, error)) error {
 	l := &ledger{client: c, identity: identity}
-	s := c.home[database]
-	if err := s.readable(ctx, database); err != nil {
-		return err
-	}
 	for after, more := uint64(0), true; more; {
-		keys, err := l.open(ctx, s, database, after)
+		keys, err := l.open(ctx, database, after)
 		if err != nil || len(keys) == 0 {
-			return errors.Join(err, l.forget(ctx, s, database))
+			return errors.Join(err, l.forget(ctx, database))
 		}
 		after, more = keys[len(keys)-1].ID, len(keys) == ledgerPage
 		there, err := present(ctx, keys)
@@ -216,16 +212,16 @@ func (c *Client) Upkeep(ctx context.Context, identity string, database int, pres
 		if len(keys) == 0 {
 			continue
 		}
-		if _, err := s.DB.ExecContext(ctx, l.ofKeys(ledgerGoneSQL, keys, database)); err != nil {
+		if _, err := c.home[database].exec(ctx, database, l.ofKeys(ledgerGoneSQL, keys, database)); err != nil {
 			return err
 		}
 	}
-	return l.forget(ctx, s, database)
+	return l.forget(ctx, database)
 }
 
-func (l *ledger) open(ctx context.Context, s *server, database int, after uint64) (keys []outbox.Key, err error) {
-	found, err := s.DB.QueryContext(ctx, l.client.layout.Render(ledgerOpenSQL, database*l.client.layout.Tables), l.identity, after, ledgerPage)
-	err = scanEach(found, err, func(scan func(...any) error) error {
+func (l *ledger) open(ctx context.Context, database int, after uint64) (keys []outbox.Key, err error) {
+	args := []any{l.identity, after, ledgerPage}
+	err = l.client.Read(ctx, database*l.client.layout.Tables, ledgerOpenSQL, args, func(scan func(...any) error) error {
 		var key outbox.Key
 		var created string
 		err := scan(&key.ID, &created)
@@ -238,14 +234,11 @@ func (l *ledger) open(ctx context.Context, s *server, database int, after uint64
 	return keys, err
 }
 
-func (l *ledger) forget(ctx context.Context, s *server, database int) error {
+func (l *ledger) forget(ctx context.Context, database int) error {
 	query := l.client.layout.Render(ledgerForgetSQL, database*l.client.layout.Tables)
 	for {
-		res, err := s.DB.ExecContext(ctx, query, int(ledgerKept.Seconds()), ledgerPage)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n < ledgerPage {
+		n, err := l.client.home[database].exec(ctx, database, query, int(ledgerKept.Seconds()), ledgerPage)
+		if err != nil || n < ledgerPage {
 			return err
 		}
 	}

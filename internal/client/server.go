@@ -119,6 +119,19 @@ func (s *server) admit(ctx context.Context, conn *sql.Conn, databases ...int) er
 	return nil
 }
 
+// exec runs a statement in a database that takes tasks, and gives the rows it affected.
+func (s *server) exec(ctx context.Context, database int, statement string, args ...any) (int64, error) {
+	conn, err := s.DB.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if err := s.admit(ctx, conn, database); err != nil {
+		return 0, err
+	}
+	return Execute(ctx, conn, statement, args...)
+}
+
 // behind returns the facts read over a connection at most lookAgain ago.
 func (s *server) behind(ctx context.Context, conn *sql.Conn) (*facts, error) {
 	return mysql.LookOnce(ctx, conn, lookAgain, func(ctx context.Context) (*facts, error) {

@@ -37,14 +37,11 @@ WHERE outbox = ?`
 // says that the id is no longer true.
 func (c *Client) NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error {
 	s := c.home[database]
-	if err := s.readable(ctx, database); err != nil {
-		return err
-	}
 	render := func(statement string) string { return c.layout.Render(statement, database*c.layout.Tables) }
-	if _, err := s.DB.ExecContext(ctx, render(settledSQL), settledOf(identity), id, settledCreated); err != nil {
+	if _, err := s.exec(ctx, database, render(settledSQL), settledOf(identity), id, settledCreated); err != nil {
 		return err
 	}
-	_, err := s.DB.ExecContext(ctx, render(settledOthersSQL), settledOf(identity), id, anew)
+	_, err := s.exec(ctx, database, render(settledOthersSQL), settledOf(identity), id, anew)
 	return err
 }
 
@@ -68,11 +65,6 @@ func (c *Client) SettledBelow(ctx context.Context, identity string) (below uint6
 }
 
 func (c *Client) settledIn(ctx context.Context, identity string, database int) (id uint64, err error) {
-	s := c.home[database]
-	if err := s.readable(ctx, database); err != nil {
-		return 0, err
-	}
-	query := c.layout.Render(settledReadSQL, database*c.layout.Tables)
-	err = s.DB.QueryRowContext(ctx, query, settledOf(identity)).Scan(&id)
+	err = c.Read(ctx, database*c.layout.Tables, settledReadSQL, []any{settledOf(identity)}, func(scan func(...any) error) error { return scan(&id) })
 	return id, err
 }

@@ -3,10 +3,12 @@ package relay
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/outbox"
 )
@@ -229,6 +231,29 @@ func TestNotesOfWhatIsSettledAreKept(t *testing.T) {
 	want("one", 0)
 	noteAs(0, 9, true) // by a turn that found the 0 when it began
 	want("one", 8)
+}
+
+// A held database is an older copy, perhaps, of one that another relay writes to.
+func TestTheLedgerOfAHeldDatabaseStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for id, gone := range map[int]string{1: "NULL", 2: "UTC_TIMESTAMP(3) - INTERVAL 1 HOUR"} {
+		s.Exec(fmt.Sprintf("INSERT INTO {prefix}_0.relayed (outbox, id, created, job_id, gmt_create, gone) VALUES ('one', %d, '2026-01-02', 1, UTC_TIMESTAMP(3) - INTERVAL 1 HOUR, %s)", id, gone))
+	}
+	s.Exec("UPDATE {prefix}_0.layout SET state = 'held'")
+	none := func(context.Context, []outbox.Key) (map[outbox.Key]bool, error) { return nil, nil }
+	tasks := client.MoverOf(s.Client)
+	for what, err := range map[string]error{
+		"upkeep": tasks.Upkeep(t.Context(), "one", 0, none), "note": tasks.NoteSettled(t.Context(), "one", 0, 9, true),
+	} {
+		if !errors.Is(err, tocsin.ErrLayout) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	const same = "SELECT COUNT(*) FROM {prefix}_0.relayed WHERE id = 1 AND gone IS NULL OR id = 2"
+	if rows := s.Number("SELECT COUNT(*) FROM {prefix}_0.relayed"); rows != 2 || s.Number(same) != 2 {
+		t.Errorf("%d rows, of which %d are as they were", rows, s.Number(same))
+	}
 }
 
 // An upkeep that has loaded an id notes it after the turn has noted that the ids are given again.
