@@ -92,13 +92,13 @@ FROM %s t JOIN %s.biz_type b ON b.number = t.biz_type WHERE t.status = 0`, layou
 	return strings.Join(tables, "\nUNION ALL ") + "\nORDER BY id"
 }
 
-// outboxSQL reads the rows of an outbox.
+// outboxSQL reads the rows of an outbox. MySQL gives created, a TIMESTAMP, in the zone of the session.
 func outboxSQL(o tocsin.Outbox) string {
-	table, text := outbox.Quoted(o.Table), "CHAR"
+	table, text, created := outbox.Quoted(o.Table), "CHAR", "'1970-01-01' + INTERVAL UNIX_TIMESTAMP(created) * 1000000 MICROSECOND"
 	if o.PostgreSQL {
-		table, text = outbox.QuotedPostgreSQL(o.Table), "TEXT"
+		table, text, created = outbox.QuotedPostgreSQL(o.Table), "TEXT", "created"
 	}
-	return "SELECT id, 0, op, biz_type, CAST(biz_id AS " + text + "), biz_key, due_time, delay_ms, dedup_key, headers, attribute, created FROM " + table + " ORDER BY id"
+	return "SELECT id, 0, op, biz_type, CAST(biz_id AS " + text + "), biz_key, due_time, delay_ms, dedup_key, headers, attribute, " + created + " FROM " + table + " ORDER BY id"
 }
 
 // queryer is a transaction or a pool.

@@ -68,6 +68,9 @@ func requireSeesAdds(t *testing.T, c *tocsintest.Cluster) {
 		t.Fatal(err)
 	}
 	tx := begin(t, c)
+	if _, err := tx.ExecContext(t.Context(), "SET time_zone = '+08:00'"); err != nil { // as on a machine in Shanghai
+		t.Fatal(err)
+	}
 	tocsintest.RequireNotAdded(t, c, tx, closeOrder.Of(7))
 	due := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	for _, task := range []tocsin.NewTask{
