@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +20,7 @@ type BizTypes struct {
 	read func(context.Context) (map[string]uint64, error)
 	now  atomic.Pointer[bizNames]
 
-	mu     sync.Mutex // held while reading
+	reads  chan struct{} // full while somebody reads; guards what follows. Of size 1
 	asked  time.Time
 	failed error // of that reading
 }
@@ -71,17 +70,32 @@ func (b *BizTypes) known() *bizNames {
 	return &bizNames{}
 }
 
+// lock waits until nobody else reads the names, or ctx ends: another call's reading may hang.
+func (b *BizTypes) lock(ctx context.Context) error {
+	select {
+	case b.reads <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *BizTypes) unlock() { <-b.reads }
+
 // askAgain lets the next question about an unknown name read the names, however short a time ago they were read.
-func (b *BizTypes) askAgain() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.asked = time.Time{}
+func (b *BizTypes) askAgain(ctx context.Context) {
+	if b.lock(ctx) == nil {
+		defer b.unlock()
+		b.asked = time.Time{}
+	}
 }
 
 // Refresh reads the names unless that was done less than refreshEvery ago.
 func (b *BizTypes) Refresh(ctx context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if err := b.lock(ctx); err != nil {
+		return err
+	}
+	defer b.unlock()
 	if !b.asked.IsZero() && time.Since(b.asked) < refreshEvery {
 		return b.failed
 	}

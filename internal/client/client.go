@@ -55,7 +55,7 @@ type Client struct {
 func Open(ctx context.Context, cfg Config) (*Client, error) {
 	c := &Client{layout: cfg.Layout, home: make([]*server, cfg.Layout.Databases), outbox: cfg.Outbox, spreads: cfg.Spreads}
 	c.want = layoutrow.Want{Databases: cfg.Layout.Databases, Tables: cfg.Layout.Tables, Cluster: cfg.Cluster}
-	c.Types.read = c.readBizTypes
+	c.Types.read, c.Types.reads = c.readBizTypes, make(chan struct{}, 1)
 	for _, spec := range cfg.Servers {
 		opened, err := mysql.Open(spec)
 		if err != nil {

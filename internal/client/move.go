@@ -25,7 +25,7 @@ func (c *Client) Move(ctx context.Context, identity string, rows []outbox.Row) [
 	m := &move{client: c, identity: identity, results: make([]outbox.Result, len(rows)), refused: map[uint64]uint64{}}
 	var adds, changes []int
 	for i, r := range rows {
-		m.lookFor(r.BizType)
+		m.lookFor(ctx, r.BizType)
 		if why := r.Problem(); why != "" {
 			m.refuse(i, r, Refuse(ErrInvalid, "%s", why))
 		} else if r.Op == outbox.Add {
@@ -69,10 +69,10 @@ func (m *move) refuse(i int, r outbox.Row, err error) {
 }
 
 // lookFor has the names of biz types read anew if one is not known: a row must not be refused for what was so a moment ago.
-func (m *move) lookFor(bizType string) {
+func (m *move) lookFor(ctx context.Context, bizType string) {
 	if _, known := m.client.Types.Numbers()[bizType]; !known && !m.asked {
 		m.asked = true
-		m.client.Types.askAgain()
+		m.client.Types.askAgain(ctx)
 	}
 }
 
