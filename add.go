@@ -254,7 +254,7 @@ func (t NewTask) Dedup(key string) NewTask {
 	if t.task.Unique.Asked && key != "" {
 		t.task.Err = cmp.Or(t.task.Err, errTwoKeys)
 	}
-	t.task.Dedup, t.task.Unique = key, client.Unique{}
+	t.task.Dedup, t.task.Unique.Asked, t.task.Unique.While = key, false, 0
 	return t
 }
 

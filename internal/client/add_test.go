@@ -391,6 +391,7 @@ func badTasks() map[string]badTask {
 		"a long key":                        {key(strings.Repeat("k", 65)), "biz_key has 65 bytes: at most 64"},
 		"an empty unique key":               {x.Unique("", live), "the unique key is empty"},
 		"a conflict without a unique key":   {x.Dedup("k").OnConflict(tocsin.Reschedule), "OnConflict without Unique"},
+		"a conflict before a dedup_key":     {x.OnConflict(tocsin.Reschedule).Dedup("k"), "OnConflict without Unique"},
 		"an unknown conflict":               {x.Unique("k", live).OnConflict(9), "use Keep or Reschedule"},
 		"unique while pending":              {x.Unique("k", tocsin.While(tocsin.Pending)), "Pending and Claimed must be"},
 		"unique while nothing":              {x.Unique("k", tocsin.Span{}), "unique while: Pending and Claimed"},
