@@ -354,8 +354,8 @@ func HeadersOf(all map[string]string) (Headers, error) {
 }
 
 // Header gives the task a header, and replaces one of the same name. Its name has letters, digits, '.', '_' and '-', at most
-// 64; its text is UTF-8. All headers of a task have at most MaxHeaders characters as JSON. What is wrong is returned when
-// the task is added, as ErrInvalid.
+// 64, a letter or digit first; its text is UTF-8. All headers of a task have at most MaxHeaders characters as JSON. What is
+// wrong is returned when the task is added, as ErrInvalid.
 func (t NewTask) Header(name, text string) NewTask {
 	t.task.Headers = &client.Header{Name: name, Text: text, Before: t.task.Headers}
 	return t
