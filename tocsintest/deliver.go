@@ -79,6 +79,9 @@ func Deliver[T any](ctx context.Context, handler Handler[T], biz tocsin.BizType[
 // stored is the task as a node would load it now.
 func stored[T any](biz tocsin.BizType[T], payload T, options []Option) (tocsin.Task[T], error) {
 	text, err := biz.Encode(payload)
+	if err == nil {
+		err = client.CheckPayload(text)
+	}
 	if err != nil {
 		return tocsin.Task[T]{}, err
 	}

@@ -59,9 +59,18 @@ func TestDeliverSaysWhatANodeWouldDo(t *testing.T) {
 
 func TestDeliverReportsAPayloadThatCannotBeStored(t *testing.T) {
 	t.Parallel()
-	kind := tocsin.Define[float64]("a")
-	got := tocsintest.Deliver(t.Context(), func(context.Context, *tocsin.Task[float64]) error { return nil }, kind, math.NaN())
-	if got.Verb != tocsin.Retried || got.Reason == "" {
+	none := func(context.Context, *tocsin.Task[any]) error { return nil }
+	for want, payload := range map[string]any{
+		"unsupported value: NaN":               math.NaN(),
+		"payload has 8193 characters: at most": strings.Repeat("ü", tocsin.MaxPayload-1),
+	} {
+		got := tocsintest.Deliver(t.Context(), none, tocsin.Define[any]("a"), payload)
+		if got.Verb != tocsin.Retried || !strings.Contains(got.Reason, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	text := func(context.Context, *tocsin.Task[string]) error { return nil }
+	if got := tocsintest.Deliver(t.Context(), text, tocsin.Define[string]("a"), "\xff"); got.Verb != tocsin.Retried || got.Reason != "payload is not UTF-8" {
 		t.Errorf("got %s", got)
 	}
 }

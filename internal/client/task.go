@@ -46,10 +46,17 @@ func (t Task) valid(now time.Time) error {
 		return Refuse(ErrInvalid, "dedup_key has %d bytes: at most %d", len(t.Dedup), MaxDedupKey)
 	case ids.Reserved(t.Dedup):
 		return Refuse(ErrInvalid, "dedup_key begins with a zero byte: such keys are reserved for runs of schedules")
-	case !utf8.ValidString(t.Payload):
+	}
+	return CheckPayload(t.Payload)
+}
+
+// CheckPayload returns why a payload can't be stored.
+func CheckPayload(payload string) error {
+	if !utf8.ValidString(payload) {
 		return Refuse(ErrInvalid, "payload is not UTF-8")
-	case utf8.RuneCountInString(t.Payload) > MaxPayload:
-		return Refuse(ErrInvalid, "payload has %d characters: at most %d", utf8.RuneCountInString(t.Payload), MaxPayload)
+	}
+	if n := utf8.RuneCountInString(payload); n > MaxPayload {
+		return Refuse(ErrInvalid, "payload has %d characters: at most %d", n, MaxPayload)
 	}
 	return nil
 }
