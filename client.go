@@ -76,7 +76,7 @@ type Call struct {
 
 // Tasks counts the tasks of one biz type that a call was to add.
 type Tasks struct {
-	BizType  string // "" if it was not looked up, or there is none of that name
+	BizType  string // "" if it was not looked up, or is not known to exist
 	New      int    // stored; those of AddTx only if the caller's transaction commits
 	Existing int    // there already, by their dedup_key
 	Failed   int
@@ -93,9 +93,9 @@ func (t *Tasks) count(added Added, err error) {
 	}
 }
 
-// typeOf returns the biz type of a task. Names that a program makes up would otherwise be labels without bound.
-func typeOf(t NewTask, err error) string {
-	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnknownBizType) {
+// typeOf returns the biz type of a task, if it is known to exist. Names that a program makes up would otherwise be labels without bound.
+func (c *Client) typeOf(t NewTask, err error) string {
+	if _, known := c.client.Types.Numbers()[t.task.BizType]; !known || errors.Is(err, ErrInvalid) {
 		return ""
 	}
 	return t.task.BizType
@@ -126,7 +126,7 @@ func (c *Client) observeAdds(op string, begin time.Time, tasks []NewTask, added 
 		if len(tasks) == 1 {
 			failed = cmp.Or(failed, *err)
 		}
-		name := typeOf(tasks[i], failed)
+		name := c.typeOf(tasks[i], failed)
 		at, known := index[name]
 		if !known {
 			at = len(call.Tasks)

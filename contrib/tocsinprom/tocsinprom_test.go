@@ -90,6 +90,7 @@ func call(t *testing.T, c *tocsin.Client) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	for _, call := range []func() error{
+		func() error { _, err := c.Add(ended, tocsin.Define[string]("not.read").New(1, "", later)); return err },
 		func() error { _, err := c.Add(ctx, tocsin.Define[string]("no.such").New(1, "", later)); return err },
 		func() error { _, err := c.Add(ended, order.New(3, "", later)); return err },
 		func() error { _, err := c.Get(ctx, 1<<40); return err },
@@ -108,12 +109,12 @@ func TestCallsOfAClientAreCounted(t *testing.T) {
 	want := map[string]float64{
 		"tocsin_client_calls_total add ok":               2,
 		"tocsin_client_calls_total add unknown_biz_type": 1,
-		"tocsin_client_calls_total add canceled":         1,
+		"tocsin_client_calls_total add canceled":         2,
 		"tocsin_client_calls_total add_many ok":          1,
 		"tocsin_client_calls_total cancel ok":            1,
 		"tocsin_client_calls_total get not_found":        1,
 		"tocsin_client_calls_total get ok":               0, // they exist from the first call on
-		"tocsin_client_call_seconds add":                 4,
+		"tocsin_client_call_seconds add":                 5,
 		"tocsin_client_call_seconds add_many":            1,
 		"tocsin_client_call_seconds cancel":              1,
 		"tocsin_client_call_seconds get":                 1,
@@ -121,7 +122,7 @@ func TestCallsOfAClientAreCounted(t *testing.T) {
 		"tocsin_client_tasks_total order.close existing": 1,
 		"tocsin_client_tasks_total order.close failed":   1,
 		"tocsin_client_tasks_total coupon.remind new":    2,
-		"tocsin_client_tasks_total  failed":              1, // the name that does not exist is no label
+		"tocsin_client_tasks_total  failed":              2, // a name that is not known to exist is no label
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
