@@ -237,8 +237,9 @@ func checkKey(key string) error {
 // or At.
 type When struct{ when client.When }
 
-// In acts after d, counted by the database's clock from the moment it stores
-// the task, and rounded up to the millisecond. A negative d is due at once.
+// In acts after d, counted by the database's clock from the moment it stores the task, and rounded up to the millisecond.
+// AddMany counts from the beginning of the call, an outbox from the insert there, by its own server's clock. A negative d is
+// due at once.
 func In(d time.Duration) When { return When{client.In(d)} }
 
 // At acts at t, rounded up to the millisecond. A t in the past is due at once;
@@ -372,7 +373,7 @@ func (t NewTask) OptionalHeader(name, text string) NewTask {
 // Headers returns the headers that the task was given, by name.
 func (t NewTask) Headers() map[string]string { return t.task.Headers.All() }
 
-// Ref says which tasks to cancel or reschedule: one by ByID, or all pending ones
+// Ref says which tasks to cancel or reschedule: one by ByID, or all that are not final
 // of a biz type and biz_id by BizType.Of, or of a business key by BizType.OfKey.
 type Ref struct{ ref client.Ref }
 

@@ -252,7 +252,7 @@ func Of[T any, N ID](b BizType[T], bizID N) Ref {
 	return ref
 }
 
-// Of means all pending tasks of this biz type that act on behalf of bizID.
+// Of means all tasks of this biz type that are not final and act on behalf of bizID.
 func (b BizType[T]) Of(bizID uint64) Ref { return Ref{client.Ref{BizType: b.name, BizID: bizID}} }
 
 // NewKey is New for a business key that is no number, "ord_01J8Z3" for instance: 1 to MaxKey bytes of UTF-8, compared as they
@@ -267,7 +267,7 @@ func (b BizType[T]) NewKey(key string, payload T, when When) NewTask {
 	return t
 }
 
-// OfKey means all pending tasks of this biz type that act on behalf of a business key; see NewKey.
+// OfKey means all tasks of this biz type that are not final and act on behalf of a business key; see NewKey.
 func (b BizType[T]) OfKey(key string) Ref {
 	return Ref{client.Ref{BizType: b.name, BizID: KeyID(key), BizKey: key, Err: b.checkKey(key)}}
 }

@@ -87,7 +87,7 @@ FROM {outbox} FORCE INDEX (PRIMARY)
 WHERE {ranges}
 FOR UPDATE NOWAIT`
 
-// identitySQL reads the comment of the table, with its identity. Parameters: database, or NULL for the session's; table.
+// identitySQL reads the comment of the table, with its identity. Parameters: database; table.
 const identitySQL = `SELECT /* tocsin outbox identity */
     table_comment
 FROM information_schema.tables
