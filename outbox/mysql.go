@@ -186,7 +186,7 @@ func scan(found *sql.Rows, read, answered time.Time) (Row, error) {
 	r.Place()
 	r.Age = time.Duration(age) * time.Microsecond
 	if delay.Valid {
-		d := time.Duration(min(delay.V, maxDelay)) * time.Millisecond
+		d := time.Duration(min(delay.V, MaxDelay)) * time.Millisecond
 		r.Delay = &d
 	}
 	if due.Valid {
@@ -197,9 +197,6 @@ func scan(found *sql.Rows, read, answered time.Time) (Row, error) {
 	r.Created, err = parse(created.String)
 	return r, err
 }
-
-// maxDelay is more than any task may be ahead, in milliseconds.
-const maxDelay = 100 * 365 * 24 * 3600 * 1000
 
 // timeForm is a time as text, with as many digits of the second as there are.
 const timeForm = "2006-01-02 15:04:05.999999"

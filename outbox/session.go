@@ -125,15 +125,9 @@ func (s *mysqlConn) Delete(ctx context.Context, keys []Key) error {
 
 // SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
 func (s *mysqlConn) SetAside(ctx context.Context, key Key, reason string) error {
-	if text := []rune(reason); len(text) > maxReason {
-		reason = string(text[:maxReason])
-	}
-	_, err := s.conn.ExecContext(ctx, s.outbox.render(asideSQL, ""), reason, key.ID, micros(key.Created))
+	_, err := s.conn.ExecContext(ctx, s.outbox.render(asideSQL, ""), Reason(reason), key.ID, micros(key.Created))
 	return s.outbox.wrap("set aside a row of", err)
 }
-
-// maxReason is the size of last_error, in characters.
-const maxReason = 255
 
 // Next returns the next id that the outbox will give, as the server has it now.
 func (s *mysqlConn) Next(ctx context.Context) (uint64, error) {
@@ -226,7 +220,7 @@ func idsOf(keys []Key) []uint64 {
 	return ids
 }
 
-// zeroDate is a time that a session without strict mode has stored: of ” or 0. Its time.Time is zero.
+// zeroDate is what a session without strict mode has stored for an empty text or a 0. Its time.Time is zero.
 const zeroDate = "0000-00-00 00:00:00.000000"
 
 // micros is a time as text.

@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -197,14 +196,11 @@ func scan(found pgx.Rows) (r outbox.Row, err error) {
 		r.Due = time.UnixMicro(*due).UTC()
 	}
 	if delay != nil {
-		d := time.Duration(min(*delay, maxDelay)) * time.Millisecond
+		d := time.Duration(min(*delay, outbox.MaxDelay)) * time.Millisecond
 		r.Delay = &d
 	}
 	return r, nil
 }
-
-// maxDelay is more than any task may be ahead, in milliseconds.
-const maxDelay = 100 * 365 * 24 * 3600 * 1000
 
 // Delete deletes rows that were moved. Rows that got their ids later stay.
 func (c *conn) Delete(ctx context.Context, keys []outbox.Key) error {
@@ -218,16 +214,9 @@ func (c *conn) Delete(ctx context.Context, keys []outbox.Key) error {
 
 // SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
 func (c *conn) SetAside(ctx context.Context, key outbox.Key, reason string) error {
-	reason = strings.ReplaceAll(strings.ToValidUTF8(reason, "?"), "\x00", "?")
-	if text := []rune(reason); len(text) > maxReason {
-		reason = string(text[:maxReason])
-	}
-	_, err := c.exec(ctx, "set aside a row of", asideSQL, reason, int64(key.ID), key.Created)
+	_, err := c.exec(ctx, "set aside a row of", asideSQL, outbox.Reason(reason), int64(key.ID), key.Created)
 	return err
 }
-
-// maxReason is the size of last_error, in characters.
-const maxReason = 255
 
 // Next returns an id above all that were drawn; 0 if this user has no right to read the sequence.
 func (c *conn) Next(ctx context.Context) (uint64, error) {

@@ -222,21 +222,10 @@ func (m *move) row(ctx context.Context, of outbox.Row, f *facts) (Row, error) {
 	return r, err
 }
 
-// unledgered is the key of WithoutLedger.
-type unledgered struct{}
-
-// WithoutLedger has moves note nothing, for a benchmark of what the ledger costs. Whatever is moved twice is then stored twice.
-func WithoutLedger(ctx context.Context) context.Context {
-	return context.WithValue(ctx, unledgered{}, true)
-}
-
 // store stores rows that are ready, several tables to a transaction.
 func (m *move) store(ctx context.Context, s *server, f *facts, rows []*Row) {
 	sortRows(rows)
-	b := &batch{client: m.client, server: s, facts: f}
-	if ctx.Value(unledgered{}) == nil {
-		b.ledger = &ledger{client: m.client, identity: m.identity}
-	}
+	b := &batch{client: m.client, server: s, facts: f, ledger: &ledger{client: m.client, identity: m.identity}}
 	for _, part := range split(rows, min(chunkBytes, f.packet/2)) {
 		b.store(ctx, chunk{rows: part})
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
-	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -26,8 +25,8 @@ import (
 const outboxRounds = 3
 
 // BenchmarkOutbox measures a relay that moves rows of an outbox on a second private server. It compares the relay with AddMany of as
-// many rows, and with a relay that notes nothing in a ledger. Then it measures how late tasks begin that are added in transactions and
-// due at once, from the answer of the commit on, and what a relay with nothing to do costs.
+// many rows. Then it measures how late tasks begin that are added in transactions and due at once, from the answer of the commit on,
+// and what a relay with nothing to do costs.
 func BenchmarkOutbox(b *testing.B) {
 	const n = 80_000 // of each side in each round
 	s := open(b, Options{Layout: tocsin.Layout{Databases: 8, Tables: 16}, Tasks: n * outboxRounds}, false)
@@ -97,21 +96,17 @@ func (o *shop) shopCPU() float64 {
 	return cpuOf(o.server.Pid())
 }
 
-// rates has AddMany, a relay, and a relay without the ledger store n rows in turn.
+// rates has AddMany and a relay store n rows in turn.
 func (o *shop) rates(figures map[string]float64, n int) {
 	o.tb.Helper()
-	var many, relayed, unledgered Usage
+	var many, relayed Usage
 	var shopCPU float64
 	for round := range outboxRounds {
 		sides := []func(){
 			func() { many = many.plus(o.addAll(n), 1) },
 			func() {
-				used, cpu := o.relay(o.tb.Context(), n)
+				used, cpu := o.relay(n)
 				relayed, shopCPU = relayed.plus(used, 1), shopCPU+cpu
-			},
-			func() {
-				used, _ := o.relay(client.WithoutLedger(o.tb.Context()), n) // whatever is moved twice would be stored twice
-				unledgered = unledgered.plus(used, 1)
 			},
 		}
 		if round%2 == 1 {
@@ -125,7 +120,6 @@ func (o *shop) rates(figures map[string]float64, n int) {
 	micros := func(seconds float64) float64 { return round(seconds/float64(all)*1e6, 1) }
 	figures["rows/s"], figures["add-many-rows/s"] = round(relayed.rate(all), 0), round(many.rate(all), 0)
 	figures["of-add-many"] = ratio(relayed.rate(all), many.rate(all))
-	figures["of-no-ledger"] = ratio(relayed.rate(all), unledgered.rate(all))
 	figures["relay-cpu-µs/row"], figures["server-cpu-µs/row"] = micros(relayed.ProcessCPU), micros(relayed.ServerCPU)
 	figures["outbox-server-cpu-µs/row"] = micros(shopCPU)
 	figures["add-many-cpu-µs/row"], figures["add-many-server-cpu-µs/row"] = micros(many.ProcessCPU), micros(many.ServerCPU)
@@ -144,8 +138,9 @@ func (o *shop) addAll(n int) Usage {
 
 // relay fills the outbox with n rows and has a relay move them. The clock runs from the relay's start until it has ended, and
 // the outbox is empty.
-func (o *shop) relay(ctx context.Context, n int) (used Usage, shopCPU float64) {
+func (o *shop) relay(n int) (used Usage, shopCPU float64) {
 	o.tb.Helper()
+	ctx := o.tb.Context()
 	must(o.tb, each(ctx, o.batches(n, packetRows), o.fillOutbox))
 	must(o.tb, o.calm(ctx))
 	before := o.shopCPU()
