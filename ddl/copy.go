@@ -36,6 +36,9 @@ type dbCopy struct {
 func (c *dbCopy) name() string  { return c.layout.Database(c.db) }
 func (c *dbCopy) where() string { return c.place(c.db) }
 
+// mark is that of the layout row when the copy was looked at; 0: there is none.
+func (c *dbCopy) mark() int64 { return c.rows[c.db].Mark }
+
 // used gives the tables that a retired database keeps under other names.
 func (c *dbCopy) used() (tables []table) {
 	for _, t := range tablesOf(c.layout, c.db) {
@@ -124,13 +127,16 @@ func (c *dbCopy) fence(ctx context.Context, wait time.Duration, done func(int)) 
 	return c.renameAll(ctx, c.toFence(), wait, done)
 }
 
-// unfence puts a database into use instead of its other copy, in the reverse order. The copies are equal, so it gets the
-// mark of the other one too: nodes may have raised that since, and would take this database for an older copy.
+// unfence puts a database into use instead of its other copy, in the reverse order. Its mark is above that of the other copy
+// before any table gets its name back: nodes do not take it for an older copy, and a later step sees that it was in use.
 func (c *dbCopy) unfence(ctx context.Context, other *dbCopy, wait time.Duration, done func(int)) error {
+	if err := c.write(ctx, fill(raiseMark, slots{"mark": other.mark()}), wait); err != nil {
+		return err
+	}
 	if err := c.renameAll(ctx, c.toUnfence(), wait, done); err != nil {
 		return err
 	}
-	return c.write(ctx, fill(activateLayout, slots{"mark": other.rows[other.db].Mark}), wait)
+	return c.write(ctx, activateLayout, wait)
 }
 
 func (c *dbCopy) write(ctx context.Context, statement string, wait time.Duration) error {

@@ -6,16 +6,19 @@ import "github.com/tocsinhq/tocsin/internal/layoutrow"
 // names, so that a program with the old config can read that the database has moved.
 const aside = "retired_"
 
-// retireLayout and activateLayout write the state of a database. Primary key. Zero rows: it was so already. activateLayout
-// also raises the mark to that of the other copy.
+// retireLayout and activateLayout write the state of a database, raiseMark raises its mark above that of the other copy.
+// Primary key. Zero rows: it was so already.
 const (
 	retireLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
 SET state = '` + layoutrow.Retired + `'
 WHERE id = 1`
 
 	activateLayout = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
-SET state = '` + layoutrow.Active + `',
-    mark = GREATEST(mark, {mark})
+SET state = '` + layoutrow.Active + `'
+WHERE id = 1`
+
+	raiseMark = `UPDATE /* tocsin ddl move */ ` + "`{database}`" + `.layout
+SET mark = GREATEST(mark, {mark}) + 1
 WHERE id = 1`
 )
 

@@ -20,17 +20,24 @@ func (m *Move) Look(ctx context.Context) ([]Moved, error) {
 
 func (m *Move) look(ctx context.Context) error {
 	for _, p := range m.pairs {
-		if err := p.apart(ctx); err != nil {
+		if err := m.lookAt(ctx, p); err != nil {
 			return err
 		}
-		for _, c := range []*dbCopy{p.from, p.to} {
-			if err := c.look(ctx, newRow(c.layout, c.db, Options{Cluster: m.cluster})); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+func (m *Move) lookAt(ctx context.Context, p *pair) error {
+	if err := p.apart(ctx); err != nil {
+		return err
+	}
+	for _, c := range []*dbCopy{p.from, p.to} {
+		if err := c.look(ctx, newRow(c.layout, c.db, Options{Cluster: m.cluster})); err != nil {
+			return err
 		}
-		if p.from.state == CopyActive && p.to.state == CopyActive {
-			return fmt.Errorf("%s is active, and on server %s too: if `tocsin ddl apply` made the one on %s, which then has no tasks, drop it", p.from.where(), p.to.Name, p.to.Name)
-		}
+	}
+	if p.from.state == CopyActive && p.to.state == CopyActive {
+		return fmt.Errorf("%s is active, and on server %s too: if `tocsin ddl apply` made the one on %s, which then has no tasks, drop it", p.from.where(), p.to.Name, p.to.Name)
 	}
 	return nil
 }
@@ -48,7 +55,7 @@ func (m *Move) Retire(ctx context.Context) error {
 			return fmt.Errorf("%s is %s: there is nothing to retire on server %s", p.to.where(), p.to.state, p.from.Name)
 		}
 	}
-	m.begin(2 + m.pairs[0].from.layout.Tables)
+	m.begin(m.pairs, 1, 0)
 	for _, p := range m.pairs {
 		if err := p.from.fence(ctx, m.opt.Wait, m.count); err != nil {
 			return err
@@ -67,8 +74,8 @@ func (m *Move) Compare(ctx context.Context) ([]Finding, error) {
 	if err := m.comparable(); err != nil {
 		return nil, err
 	}
-	m.begin(m.pairs[0].from.layout.Tables)
-	return m.differences(ctx)
+	m.begin(m.pairs, 0, 1)
+	return m.differences(ctx, m.pairs)
 }
 
 // comparable refuses what takes writes, or is not there.
@@ -84,10 +91,10 @@ func (m *Move) comparable() error {
 	return nil
 }
 
-func (m *Move) differences(ctx context.Context) ([]Finding, error) {
+func (m *Move) differences(ctx context.Context, pairs []*pair) ([]Finding, error) {
 	want := newExpectations()
 	var all []Finding
-	for _, p := range m.pairs {
+	for _, p := range pairs {
 		found, err := p.differences(ctx, want, m.opt.Parallel, m.count)
 		if err != nil {
 			return nil, err
@@ -97,11 +104,10 @@ func (m *Move) differences(ctx context.Context) ([]Finding, error) {
 	return all, nil
 }
 
-// equal refuses copies that differ.
-func (m *Move) equal(ctx context.Context) error {
-	found, err := m.differences(ctx)
-	if err != nil || len(found) == 0 {
-		return err
+// differ refuses copies that differ.
+func differ(found []Finding) error {
+	if len(found) == 0 {
+		return nil
 	}
 	text := "the copies differ: " + found[0].String()
 	if more := len(found) - 1; more > 0 {
@@ -111,7 +117,7 @@ func (m *Move) equal(ctx context.Context) error {
 }
 
 // Activate puts the new copies into use, if they are as the old ones. Those that
-// are in use already stay.
+// are in use already stay, and those that an interrupted Undo has taken out of use are put back.
 func (m *Move) Activate(ctx context.Context) error {
 	if err := m.look(ctx); err != nil {
 		return err
@@ -119,18 +125,24 @@ func (m *Move) Activate(ctx context.Context) error {
 	if err := m.comparable(); err != nil {
 		return err
 	}
-	var rest []*pair
+	var rest, fresh []*pair
 	for _, p := range m.pairs {
 		if p.to.state != CopyActive {
 			rest = append(rest, p)
+		}
+		if !p.ahead() {
+			fresh = append(fresh, p)
 		}
 	}
 	if len(rest) == 0 {
 		return nil
 	}
-	m.pairs = rest // of those in use the rows differ by now
-	m.begin(2 + 2*rest[0].from.layout.Tables)
-	if err := m.equal(ctx); err != nil {
+	m.begin(rest, 1, 1)
+	found, err := m.differences(ctx, fresh) // the rows of the others may differ by now
+	if err == nil {
+		err = differ(found)
+	}
+	if err != nil {
 		return err
 	}
 	for _, p := range rest {
@@ -141,8 +153,8 @@ func (m *Move) Activate(ctx context.Context) error {
 	return nil
 }
 
-// Undo puts the old copies into use again and retires the new ones. It refuses
-// where a new copy has taken a write meanwhile: that stays in use then.
+// Undo puts the old copies into use again and retires the new ones. If a new copy
+// has taken a write meanwhile, Undo fails and that copy stays in use.
 func (m *Move) Undo(ctx context.Context) error {
 	if err := m.look(ctx); err != nil {
 		return err
@@ -152,7 +164,7 @@ func (m *Move) Undo(ctx context.Context) error {
 			return fmt.Errorf("there is no %s", p.from.where())
 		}
 	}
-	m.begin(4 + 3*m.pairs[0].from.layout.Tables)
+	m.begin(m.pairs, 2, 1)
 	for _, p := range m.pairs {
 		if err := m.undo(ctx, p); err != nil {
 			return err
@@ -162,8 +174,12 @@ func (m *Move) Undo(ctx context.Context) error {
 }
 
 func (m *Move) undo(ctx context.Context, p *pair) error {
-	if p.to.state == CopyActive || p.to.state == CopyHalf {
+	if p.ahead() {
 		if err := m.withdraw(ctx, p); err != nil {
+			return err
+		}
+	} else if p.to.state == CopyHalf {
+		if err := p.to.fence(ctx, m.opt.Wait, m.count); err != nil {
 			return err
 		}
 	}
@@ -173,29 +189,42 @@ func (m *Move) undo(ctx context.Context, p *pair) error {
 	return p.from.unfence(ctx, p.to, m.opt.Wait, m.count)
 }
 
-// withdraw retires a new copy that was put into use, unless it has taken a write.
+// ahead reports whether the new copy was in use after the old one, even if an undo that was interrupted has retired it since.
+// It may have taken writes.
+func (p *pair) ahead() bool {
+	return p.to.state == CopyActive || p.from.state != CopyActive && p.to.mark() > p.from.mark()
+}
+
+// withdraw retires a new copy that was put into use. If it has taken a write, or if the comparison fails, it is put into use
+// again, even if ctx has ended meanwhile.
 func (m *Move) withdraw(ctx context.Context, p *pair) error {
-	was := p.to.state
 	if err := p.to.fence(ctx, m.opt.Wait, m.count); err != nil {
 		return err
 	}
-	one := &Move{opt: m.opt, cluster: m.cluster, pairs: []*pair{p}}
-	if err := one.look(ctx); err != nil {
+	lasting := context.WithoutCancel(ctx)
+	if err := m.lookAt(lasting, p); err != nil {
 		return err
 	}
-	err := one.equal(ctx)
-	if err == nil || was != CopyActive {
-		return err
+	stays := " stays in use"
+	found, err := m.differences(ctx, []*pair{p})
+	if err == nil {
+		stays, err = " has taken writes and stays in use", differ(found)
 	}
-	if again := p.to.unfence(ctx, p.from, m.opt.Wait, m.count); again != nil {
+	if err == nil {
+		return nil
+	}
+	lasting, cancel := context.WithTimeout(lasting, m.opt.Wait)
+	defer cancel()
+	if again := p.to.unfence(lasting, p.from, m.opt.Wait, m.count); again != nil {
 		return fmt.Errorf("%w; and %s could not be put into use again: %w", err, p.to.where(), again)
 	}
-	return fmt.Errorf("%s has taken writes and stays in use: %w", p.to.where(), err)
+	return fmt.Errorf("%s%s: %w", p.to.where(), stays, err)
 }
 
-// begin sets how many tables a step takes of each database.
-func (m *Move) begin(tables int) {
-	m.progress = progress{total: tables * len(m.pairs), tell: m.opt.Progress}
+// begin sets how often a step renames all tables of each pair, and how often it compares their task tables.
+func (m *Move) begin(pairs []*pair, renames, compares int) {
+	each := renames*len(pairs[0].from.used()) + compares*pairs[0].from.layout.Tables
+	m.progress = progress{total: each * len(pairs), tell: m.opt.Progress}
 }
 
 // count notes tables done.
