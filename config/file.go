@@ -15,7 +15,7 @@ const (
 	DefaultWeight       = 1
 	DefaultPayloadMiB   = 128
 	DefaultScanInterval = 5 * time.Second
-	DefaultGrace        = 60 * time.Second
+	DefaultGrace        = biztype.DefaultSweepGrace
 	DefaultDrainTimeout = 30 * time.Second
 	DefaultLogLevel     = "info"
 )

@@ -33,8 +33,6 @@ const (
 	maxLookAhead = 10 * time.Minute
 	minDrain     = time.Second
 	maxDrain     = time.Hour
-	minGrace     = time.Second
-	maxGrace     = 24 * time.Hour
 	minSweep     = time.Second
 	maxSweep     = 24 * time.Hour
 )
@@ -59,7 +57,7 @@ func (f File) faults() yamlfile.Faults {
 	c.etcd(f.Etcd)
 	c.node(f.Node)
 	c.scan(f.Scan)
-	c.Between("sweep.grace", f.Sweep.Grace.D(), minGrace, maxGrace)
+	c.Between("sweep.grace", f.Sweep.Grace.D(), ddl.MinSweepGrace, ddl.MaxSweepGrace)
 	if f.Sweep.Timeout != 0 {
 		c.Between("sweep.timeout", f.Sweep.Timeout.D(), minSweep, maxSweep)
 	}

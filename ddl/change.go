@@ -102,14 +102,6 @@ func (s *site) noNode(ctx context.Context) error {
 	return nil
 }
 
-// checkGrace wants whole milliseconds, since the layout row holds these.
-func checkGrace(grace time.Duration) error {
-	if grace < MinSweepGrace || grace > MaxSweepGrace || grace%time.Millisecond != 0 {
-		return fmt.Errorf("grace of sweeps %s: use %s to %s, in whole milliseconds", grace, MinSweepGrace, MaxSweepGrace)
-	}
-	return nil
-}
-
 // graces writes the grace of sweeps into the layout rows of one server that have none, and refuses another one that
 // somebody wrote meanwhile.
 func (a *application) graces(ctx context.Context, s *site) error {
@@ -138,7 +130,7 @@ func (a *application) graces(ctx context.Context, s *site) error {
 // in the last 20 s; force skips this check. The caller must look in etcd for nodes that own tables. It may be run again, and
 // goes on where it was interrupted.
 func SetSweepGrace(ctx context.Context, cfg tocsin.Config, grace time.Duration, force bool) (changed int, err error) {
-	if err := checkGrace(grace); err != nil {
+	if err := layoutrow.CheckGrace(grace); err != nil {
 		return 0, err
 	}
 	sites, err := openStopped(ctx, cfg, force)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/name"
 )
 
@@ -13,9 +14,9 @@ import (
 const (
 	DefaultDoorbellHorizon = 10 * time.Second
 	DefaultParallel        = 4
-	DefaultSweepGrace      = time.Minute
-	MinSweepGrace          = time.Second
-	MaxSweepGrace          = 24 * time.Hour
+	DefaultSweepGrace      = layoutrow.DefaultGrace
+	MinSweepGrace          = layoutrow.MinGrace
+	MaxSweepGrace          = layoutrow.MaxGrace
 	DefaultWait            = time.Minute
 	maxDoorbellHorizon     = time.Hour
 	maxParallel            = 64
@@ -57,8 +58,8 @@ func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
 		return o, checkOwnership(o.Ownership)
 	case o.DoorbellHorizon < time.Millisecond || o.DoorbellHorizon > maxDoorbellHorizon:
 		return o, fmt.Errorf("doorbell horizon %s: use 1ms to %s", o.DoorbellHorizon, maxDoorbellHorizon)
-	case o.SweepGrace != 0 && checkGrace(o.SweepGrace) != nil:
-		return o, checkGrace(o.SweepGrace)
+	case o.SweepGrace != 0 && layoutrow.CheckGrace(o.SweepGrace) != nil:
+		return o, layoutrow.CheckGrace(o.SweepGrace)
 	case checkEffort(o.Wait, o.Parallel) != nil:
 		return o, checkEffort(o.Wait, o.Parallel)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -49,7 +50,7 @@ type Config struct {
 	QueueCap     int           // ids held in memory at most; 0: 1,000,000
 	PayloadBytes int64         // of payloads held in memory, at least 1 MiB; one biz type uses at most half of it; 0: 128 MiB
 	Strict       bool          // Run fails, before it delivers anything, if a handler gets no task, or if no node of the group can deliver one of its biz types; false: these are logged. For groups whose nodes run the same program.
-	SweepGrace   time.Duration // how long a task must be overdue before a sweep takes it, in whole ms; nodes claim what is nearly as late. Databases that say otherwise are refused. 0: 60s; NoGrace: none
+	SweepGrace   time.Duration // how long a task must be overdue before a sweep takes it, 1s to 24h in whole ms; nodes claim what is nearly as late. Databases that say otherwise are refused. 0: 60s; NoGrace: none
 	SweepTimeout time.Duration // of Sweeper.Sweep and each sweep of Sweeper.Run; 0: 50s, or 5/6 of the time to the next; negative: none
 
 	Version    string                                      // shown in `cluster nodes`
@@ -83,8 +84,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("lease TTL %s: use at least %s", c.LeaseTTL, assign.MinTTL)
 	case c.Weight < 0 || c.QueueCap < 0:
 		return fmt.Errorf("weight %d, queue capacity %d: must not be negative", c.Weight, c.QueueCap)
-	case c.ScanInterval < 0 || c.DrainTimeout < 0 || c.SweepGrace < 0:
-		return fmt.Errorf("scan interval %s, drain time-out %s, sweep grace %s: must not be negative", c.ScanInterval, c.DrainTimeout, c.SweepGrace)
+	case c.ScanInterval < 0 || c.DrainTimeout < 0:
+		return fmt.Errorf("scan interval %s, drain time-out %s: must not be negative", c.ScanInterval, c.DrainTimeout)
+	case c.SweepGrace != NoGrace && layoutrow.CheckGrace(c.SweepGrace) != nil:
+		return layoutrow.CheckGrace(c.SweepGrace)
 	case c.PayloadBytes != 0 && c.PayloadBytes < dispatcher.MinPayloadBytes:
 		return fmt.Errorf("%d bytes of payloads: use at least %d", c.PayloadBytes, dispatcher.MinPayloadBytes)
 	case c.LookAhead < 2*c.ScanInterval:
@@ -110,7 +113,7 @@ func (c Config) withDefaults() Config {
 	c.ScanInterval = cmp.Or(c.ScanInterval, 5*time.Second)
 	c.LookAhead = cmp.Or(c.LookAhead, 2*c.ScanInterval)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, dispatcher.DefaultDrainTimeout)
-	c.SweepGrace = cmp.Or(c.SweepGrace, 60*time.Second)
+	c.SweepGrace = cmp.Or(c.SweepGrace, layoutrow.DefaultGrace)
 	if c.Getenv == nil {
 		c.Getenv = os.Getenv
 	}

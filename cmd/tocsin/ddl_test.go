@@ -274,6 +274,7 @@ func TestTheGraceOfSweepsIsChangedWithAllNodesStopped(t *testing.T) {
 	}
 	s.run("sweep", "--grace", "20s", "--dry-run").says(t, "0 overdue")
 	s.run("sweep", "--grace", "0s").refused(t, exitFailed, "would deliver beside live nodes", "node one-", "--force")
+	s.run("sweep", "--grace", "500us").refused(t, exitUsage, "--grace 500µs: want 0s, or 1s to 24h0m0s in whole milliseconds")
 	s.run("sweep", "--grace", "0s", "--cron", "@every 1s").refused(t, exitUsage, "nodes that start later", "--once")
 	s.run("ddl", "grace", "20s").refused(t, exitFailed, "node one-", "stop all nodes")
 	s.run("ddl", "grace", "soon").refused(t, exitUsage, `grace "soon": want 1s to 24h0m0s`)

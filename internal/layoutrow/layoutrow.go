@@ -32,6 +32,21 @@ const (
 	ByRows = "rows" // whoever claims it in the database; nobody owns tables
 )
 
+// The grace of sweeps: how long a task must be overdue before a sweep takes it.
+const (
+	DefaultGrace = time.Minute
+	MinGrace     = time.Second
+	MaxGrace     = 24 * time.Hour
+)
+
+// CheckGrace wants whole milliseconds, since the layout row holds these.
+func CheckGrace(grace time.Duration) error {
+	if grace < MinGrace || grace > MaxGrace || grace%time.Millisecond != 0 {
+		return fmt.Errorf("grace of sweeps %s: use %s to %s, in whole milliseconds", grace, MinGrace, MaxGrace)
+	}
+	return nil
+}
+
 // RestoredError is how last_error begins of tasks that may have been delivered since the copy was made that their database was
 // restored from: `tocsin ddl restore-check --accept` has made them dead, or found them dead.
 const RestoredError = "the database was restored from a copy of "
