@@ -93,7 +93,7 @@ func applyOnce(ctx context.Context, cfg tocsin.Config, servers []*mysql.Server, 
 	if err != nil {
 		return Result{}, err
 	}
-	changes, err := compare(databases, rows)
+	changes, err := compare(databases, rows, time.Now())
 	if err != nil {
 		return Result{}, err
 	}

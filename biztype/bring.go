@@ -37,7 +37,7 @@ func Bring(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, e
 		news := false
 		var used []Policy
 		for _, p := range policies {
-			r, why, err := bring(databases, p, len(rows))
+			r, why, err := bring(databases, p, rows)
 			switch {
 			case err != nil:
 				return nil, err
@@ -64,14 +64,14 @@ func Bring(ctx context.Context, cfg tocsin.Config, policies []Policy) (Result, e
 	return res, err
 }
 
-// bring returns the row that is to be stored for a policy, or why the stored one stays. others is how many new numbers may be
-// in use beside those in the databases.
-func bring(databases []database, p Policy, others int) (r row, why string, err error) {
+// bring returns the row that is to be stored for a policy, or why the stored one stays. Numbers of others are in use beside those
+// in the databases.
+func bring(databases []database, p Policy, others []row) (r row, why string, err error) {
 	old, err := stored(databases, p.Name)
 	if errors.Is(err, tocsin.ErrUnknownBizType) {
 		given := p.Number == 0
 		if given {
-			p.Number = nextNumber(databases, time.Now()) + uint64(others)
+			p.Number = nextNumber(databases, others, time.Now())
 		}
 		r, err = newRow(p)
 		r.given = given
@@ -102,14 +102,21 @@ func bring(databases []database, p Policy, others int) (r row, why string, err e
 	return row{}, fmt.Sprintf("it is of edition %d, and that of the code of edition %d", was.Edition, p.Edition), nil
 }
 
-// nextNumber returns a number that no biz type has. It is also that of none that was deleted: the seconds since 2026 began, unless
-// people have used higher numbers.
-func nextNumber(databases []database, now time.Time) uint64 {
-	next := uint64(now.Sub(tocsin.Epoch) / time.Second)
+// nextNumber returns a number that no biz type has: the seconds since 2026 began, or the next that is free. So it is not that of
+// a type that was deleted before, whatever higher numbers people have chosen.
+func nextNumber(databases []database, others []row, now time.Time) uint64 {
+	taken := map[uint64]bool{}
+	for _, r := range others {
+		taken[r.Number] = true
+	}
 	for _, d := range databases {
 		for n := range d.rows {
-			next = max(next, n+1)
+			taken[n] = true
 		}
+	}
+	next := uint64(max(1, now.Sub(tocsin.Epoch)/time.Second))
+	for taken[next] {
+		next++
 	}
 	return next
 }

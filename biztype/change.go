@@ -1,6 +1,11 @@
 package biztype
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+)
 
 // Verdict is what Apply did with one biz type.
 type Verdict string
@@ -27,9 +32,10 @@ type change struct {
 }
 
 // compare is pure. It returns how each wanted row changes the databases, or an error
-// that names the row that breaks the bond of name and number.
-func compare(databases []database, wanted []row) ([]change, error) {
-	next := uint64(1)
+// that names the row that breaks the bond of name and number. A new revision is a time, so that it is above those of deleted
+// types too: watchers remember them.
+func compare(databases []database, wanted []row, now time.Time) ([]change, error) {
+	next := uint64(max(1, now.Sub(tocsin.Epoch).Milliseconds()))
 	for _, d := range databases {
 		for _, r := range d.rows {
 			next = max(next, r.Revision+1)

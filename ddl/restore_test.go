@@ -237,7 +237,7 @@ func TestWhatACopyLacksIsEstimated(t *testing.T) {
 	afterwards := firstJobID(time.UnixMilli(r.known).Add(time.Minute)) // it was held by then: it lacks none of these
 	r.exec(fmt.Sprintf(`INSERT INTO {0}.%s (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)
 		VALUES (%d, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 1, 1, 2, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')`, r.cfg.Layout.TableName(0), afterwards))
-	r.exec("UPDATE {0}.biz_type SET revision = 2 WHERE number = 2")
+	r.exec("UPDATE {0}.biz_type SET revision = revision + 1 WHERE number = 2")
 	if got := r.check(1, RestoreOptions{}); got.Added != 60 || !slices.Equal(got.Stale, []string{"coupon.remind"}) {
 		t.Errorf("got %+v", got)
 	}

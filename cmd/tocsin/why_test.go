@@ -319,8 +319,8 @@ func TestWhySaysWhoStandsIn(t *testing.T) {
 	task := s.adding("signed.hook", 1, "0s")
 	s.until(task, operator.StateNoSecret, nil, "node "+id+", which owns its table, can't deliver it", "TOCSIN_TEST_WHY", "no other node of group callback can")
 	handled := s.adding("signed.hook", 2, "1h")
-	s.exec("UPDATE {prefix}_0.biz_type SET policy = '{}', revision = 9 WHERE number = 3") // a Go handler's by now
-	s.exec("UPDATE {prefix}_1.biz_type SET policy = '{}', revision = 9 WHERE number = 3")
+	s.exec("UPDATE {prefix}_0.biz_type SET policy = '{}', revision = revision + 9 WHERE number = 3") // a Go handler's by now
+	s.exec("UPDATE {prefix}_1.biz_type SET policy = '{}', revision = revision + 9 WHERE number = 3")
 	s.due(handled, "1 SECOND", "")
 	s.until(handled, operator.StateNoHandler, nil, "has no handler in this program")
 	s.run("biz", "apply", "biz.yaml").ok(t)
