@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -82,16 +83,16 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	taking, stop := context.WithCancel(ctx)
+	g, working := errgroup.WithContext(ctx) // a page or an API that fails ends the node, so that its error is told at once
+	taking, stop := context.WithCancel(working)
 	defer stop()
-	var g errgroup.Group
 	g.Go(func() error { return page.serve(work, statusMux(n.Status(), registry, page.token, n.ID)) })
 	g.Go(func() error { return profiles.serve(work, pprofMux()) })
 	g.Go(func() error { return requests.serve(taking) })
 	g.Go(func() error {
 		defer end()  // the page lives as long as the node
 		defer stop() // a node that failed leaves no API behind
-		return n.Run(ctx)
+		return n.Run(working)
 	})
 	return g.Wait()
 }
@@ -106,7 +107,7 @@ func newRegistry() *prometheus.Registry {
 // apiServer is the API of tocsin serve; nil: there is none.
 type apiServer struct {
 	served   *api.API
-	of       config.API
+	tls      *tls.Config // nil: plain text
 	listener net.Listener
 }
 
@@ -123,15 +124,19 @@ func (a *app) listenAPI(file config.File, address string, log *slog.Logger, r pr
 	if err != nil {
 		return nil, err
 	}
+	secure, err := of.ServerTLS()
+	if err != nil {
+		return nil, err
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("API: %w: free the port, or choose another with --api or node.api.listen", err)
 	}
-	log.Info("the API listens", "address", l.Addr().String(), "tokens", of.HasTokens(), "tls", of.TLS.Cert != "")
+	log.Info("the API listens", "address", l.Addr().String(), "tokens", of.HasTokens(), "tls", secure != nil)
 	return &apiServer{api.New(api.Config{
 		Tables: file.Tocsin(), Cluster: viewOf(file), Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
 		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Logger: log, Registerer: r,
-	}), of, l}, nil
+	}), secure, l}, nil
 }
 
 // serve answers until ctx ends, and lets requests in hand end.
@@ -139,11 +144,7 @@ func (s *apiServer) serve(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	cfg, err := s.of.ServerTLS()
-	if err != nil {
-		return err
-	}
-	return s.served.Serve(ctx, s.listener, cfg)
+	return s.served.Serve(ctx, s.listener, s.tls)
 }
 
 // url is where the API is.

@@ -60,6 +60,8 @@ func TestServeAndSweepRefuseWhatCannotWork(t *testing.T) {
 		s.write("tocsin.yaml", yaml+"node:\n  status:\n    "+lines+"\n")
 		s.run("serve", "--listen", "off").refused(t, exitFailed, want)
 	}
+	s.write("tocsin.yaml", yaml+"node:\n  api:\n    tls: {cert: /no/such.pem, key: "+key+"}\n")
+	s.run("serve", "--listen", "off", "--api", "127.0.0.1:0").refused(t, exitFailed, "node.api.tls: open /no/such.pem: no such file")
 	s.write("tocsin.yaml", yaml[:strings.Index(yaml, "etcd:")])
 	s.run("serve", "--listen", "off").refused(t, exitFailed, "no etcd endpoints", "layout.ownership")
 }
