@@ -34,7 +34,7 @@ type outboxFlags struct{ dsn, table, name string }
 
 func (f *outboxFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.dsn, "dsn", "", "the business server, user:password@tcp(host:port)/, or postgres://user:password@host:port/database (default $"+envOutbox+", then the outbox of the config)")
-	cmd.Flags().StringVar(&f.table, "table", "", "the table, as shop."+outbox.DefaultTable+" (default "+outbox.DefaultTable+" in the database of the DSN; in PostgreSQL public."+outbox.DefaultTable+")")
+	cmd.Flags().StringVar(&f.table, "table", "", "the table, as shop."+outbox.DefaultTable+" (default "+outbox.DefaultTable+" in the database of the DSN; in PostgreSQL public."+outbox.DefaultTable+"); without a DSN, that of an outbox of the config")
 	cmd.Flags().StringVar(&f.name, "outbox", "", "name of an outbox of the config (default: the only one)")
 }
 
@@ -64,30 +64,33 @@ func (f outboxFlags) one(a *app) (outbox.Config, error) {
 	return cfg, nil
 }
 
-// ofConfig finds an outbox of the config by its name, or the only one.
+// ofConfig finds the one outbox of the config that has the given name and the given table.
 func (f outboxFlags) ofConfig(a *app) (outbox.Config, error) {
 	file, err := a.load()
 	if err != nil {
 		return outbox.Config{}, err
 	}
-	all := tocsinpg.Drive(file.Relayed())
 	var names []string
-	for i := range all {
-		all[i] = all[i].WithDefaults()
-		names = append(names, all[i].Name)
+	var fits []outbox.Config
+	for _, o := range tocsinpg.Drive(file.Relayed()) {
+		o = o.WithDefaults()
+		names = append(names, o.Name)
+		if (f.name == "" || f.name == o.Name) && (f.table == "" || f.table == o.Table) {
+			fits = append(fits, o)
+		}
 	}
-	switch at := slices.Index(names, f.name); {
-	case len(all) == 0:
+	switch all := strings.Join(names, ", "); {
+	case len(names) == 0:
 		return outbox.Config{}, usage("the config has no outboxes: use --dsn and --table")
-	case f.name == "" && len(all) == 1:
-		return all[0], nil
-	case at >= 0:
-		return all[at], nil
+	case len(fits) == 1:
+		return fits[0], nil
+	case f.name != "" && !slices.Contains(names, f.name):
+		return outbox.Config{}, usage("--outbox %q: the config has %s", f.name, all)
+	case len(fits) == 0:
+		return outbox.Config{}, usage("--table %q: no such outbox in the config, which has %s: use --dsn for another one", f.table, all)
+	default:
+		return outbox.Config{}, usage("the config has several outboxes: name one with --outbox: %s", all)
 	}
-	if f.name == "" {
-		return outbox.Config{}, usage("the config has several outboxes: name one with --outbox: %s", strings.Join(names, ", "))
-	}
-	return outbox.Config{}, usage("--outbox %q: the config has %s", f.name, strings.Join(names, ", "))
 }
 
 // asDDL is an outbox on MySQL or MariaDB, as package ddl takes it.

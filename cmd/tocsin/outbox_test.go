@@ -124,6 +124,23 @@ func TestOutboxCommandsRefuseWhatCannotWork(t *testing.T) {
 	s.run("relay").refused(t, exitUsage, "the config has no outboxes")
 }
 
+// Rows of 8,000 characters fill a page long before its limit.
+func TestCommandsOfAnOutboxReachItsLastRowAndNoOtherTable(t *testing.T) {
+	t.Parallel()
+	s := shopSite(t)
+	s.run("outbox", "apply").ok(t)
+	s.exec("INSERT INTO {prefix}_shop.tocsin_outbox (biz_type, biz_id, delay_ms, last_error) VALUES ('coupon.remind', 1, 0, 'no such type')")
+	table := s.prefix + "_shop.tocsin_outbox"
+	for _, flags := range [][]string{{"--table", "billing.tocsin_outbox"}, {"--table", "billing.tocsin_outbox", "--outbox", "shop"}} {
+		s.run(append([]string{"outbox", "drop", "--all"}, flags...)...).refused(t, exitUsage, `--table "billing.tocsin_outbox": no such outbox in the config, which has shop`)
+	}
+	for _, flags := range [][]string{{"--table", table}, {"--table", table, "--outbox", "shop"}} {
+		if rows := decode[[]outboxRow](t, s.run(append([]string{"outbox", "list", "--stuck", "--json"}, flags...)...)); len(rows) != 1 {
+			t.Errorf("%q: %d rows were set aside", flags, len(rows))
+		}
+	}
+}
+
 // An outbox that left the config is forgotten in the ledgers of all databases, when no relay has been at work for an hour. Another one's
 // rows stay.
 func TestAnOutboxThatIsNoMoreIsForgotten(t *testing.T) {

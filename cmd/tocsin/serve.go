@@ -155,7 +155,7 @@ func newRelay(a *app) *cobra.Command {
 	var listenOn string
 	cmd := &cobra.Command{
 		Use: "relay", Short: "Move the rows of outboxes to the tables of their tasks", Args: noArgs,
-		Long: `Moves the rows of outboxes: those of the config, or one that --dsn and --table name. It needs
+		Long: `Moves the rows of outboxes: all of the config or, with --dsn, --table or --outbox, one. It needs
 no etcd. For each outbox one process is active; others stand by and take over when it ends or
 hangs. "tocsin serve" relays the outboxes of its config too, so this is for hosts beside a
 business database that nodes do not reach.
@@ -165,6 +165,7 @@ and TLS.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.relay(cmd.Context(), f, listenOn) },
 	}
 	f.flags(cmd)
+	cmd.Flags().Lookup("dsn").Usage = "the business server of one outbox, as tocsin outbox takes it (default, with --table: $" + envOutbox + ")"
 	cmd.Flags().StringVar(&listenOn, "listen", config.Off, "address of /metrics; off for none")
 	return cmd
 }
