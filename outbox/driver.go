@@ -17,7 +17,8 @@ type Driver interface {
 type Server interface {
 	// Session connects and reads the outbox's identity. The caller closes the session. A relay has three at once.
 	Session(ctx context.Context) (*Session, error)
-	// List returns rows with ids above after, at most limit: all, or those that were set aside.
+	// List returns the first rows with ids above after, at most limit: all, or those that were set aside. It ends early after
+	// the row that reaches PageBytes: see Full.
 	List(ctx context.Context, after uint64, limit int, stuck bool) ([]Row, error)
 	// Retry lets relays move rows that were set aside: those with the ids, or all. It returns their number.
 	Retry(ctx context.Context, ids []uint64, all bool) (int, error)
@@ -65,10 +66,10 @@ type Conn interface {
 	Close()
 }
 
-// PageBytes ends a page of Read: rows may be large, and there are many of them.
+// PageBytes ends a page of Read or List: rows may be large, and there are many of them.
 const PageBytes = 2 << 20
 
-// Full reports whether a Read without a skip ended at its bounds, so that more rows may follow.
+// Full reports whether a List, or a Read without a skip, ended at its bounds, so that more rows may follow.
 func Full(rows []Row, limit int) bool { return len(rows) >= limit || size(rows) >= PageBytes }
 
 func size(rows []Row) (n int) {

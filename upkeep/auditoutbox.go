@@ -266,7 +266,7 @@ func (p *outboxPart) oldRows(ctx context.Context, box *outbox.Outbox) (old []out
 				old = append(old, row)
 			}
 		}
-		return len(rows) == outboxPage && p.waiting < mostWaiting, nil
+		return outbox.Full(rows, outboxPage) && p.waiting < mostWaiting, nil
 	})
 	return old, err
 }

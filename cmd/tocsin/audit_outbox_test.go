@@ -46,7 +46,10 @@ VALUES ('cancel', 'order.close', 1, %[2]s, ''), ('cancel', 'order.close', 2, %[2
 			s.exec("INSERT INTO "+s.layout.Database(s.layout.DatabaseOf(s.layout.TableOf(2)))+".relayed (outbox, id, created, job_id, gmt_create) VALUES (?, ?, ?, 0, UTC_TIMESTAMP(3))",
 				decode[[]outboxLedger](t, s.run("outbox", "forget", "--json"))[0].Identity, moved.ID, moved.Created.UTC().Format("2006-01-02 15:04:05.000000"))
 			s.auditFails("audit: not_moved 1, set_aside 1; 4 moved tasks looked for, 0 of them may be purged, 4 rows wait in 1 outboxes; ", "")
-			s.run("audit", "--outbox", "--older", "48h").says(t, "audit: all fits; ", "4 rows wait in 1 outboxes")
+			large := strings.Repeat(", ('order.close', 9, 3600000, REPEAT('x', 8000))", 300)[2:] // 2.5 MB
+			exec("INSERT INTO " + table + " (biz_type, biz_id, delay_ms, attribute) VALUES " + large)
+			s.run("audit", "--outbox", "--older", "48h").says(t, "audit: all fits; ", "304 rows wait in 1 outboxes")
+			exec("DELETE FROM " + table + " WHERE attribute <> ''")
 			exec("DELETE FROM " + table + " WHERE last_error <> ''")
 			relay := s.stays("relay") // the rows are old, and may go before the first look or after it
 			s.run("audit", "--outbox").says(t, "audit: all fits; ")

@@ -314,10 +314,10 @@ func counted(n, limit int, what string) string {
 	return fmt.Sprintf("%d %ss or more", n, what)
 }
 
-// The rows of an outbox that are looked at, and how many at once.
+// The rows of an outbox that are counted, and how many are read at once.
 const (
-	outboxRowsLookedAt = 10_000
-	outboxRowsAtOnce   = 1000
+	outboxRowsCounted = 10_000
+	outboxRowsAtOnce  = 1000
 )
 
 func (a *app) outboxRowsOf(ctx context.Context, name string) (string, error) {
@@ -338,13 +338,13 @@ func (a *app) outboxRowsOf(ctx context.Context, name string) (string, error) {
 		}
 		n += some
 	}
-	return counted(n, outboxRowsLookedAt, "outbox row"), nil
+	return counted(n, outboxRowsCounted, "outbox row"), nil
 }
 
-// rowsOf counts the rows of a biz type among the first of an outbox.
+// rowsOf counts the rows of a biz type in an outbox, up to outboxRowsCounted.
 func rowsOf(ctx context.Context, from *outbox.Outbox, name string) (n int, err error) {
 	after := uint64(0)
-	for range outboxRowsLookedAt / outboxRowsAtOnce {
+	for full := true; full && n < outboxRowsCounted; {
 		rows, err := from.List(ctx, after, outboxRowsAtOnce, false)
 		if err != nil {
 			return n, err
@@ -354,9 +354,7 @@ func rowsOf(ctx context.Context, from *outbox.Outbox, name string) (n int, err e
 				n++
 			}
 		}
-		if len(rows) < outboxRowsAtOnce {
-			break
-		}
+		full = outbox.Full(rows, outboxRowsAtOnce)
 	}
 	return n, nil
 }

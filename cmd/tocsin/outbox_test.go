@@ -139,6 +139,9 @@ func TestCommandsOfAnOutboxReachItsLastRowAndNoOtherTable(t *testing.T) {
 			t.Errorf("%q: %d rows were set aside", flags, len(rows))
 		}
 	}
+
+	s.exec("INSERT INTO " + table + " (biz_type, biz_id, delay_ms, attribute) VALUES " + strings.Repeat("('coupon.remind', 1, 0, REPEAT('x', 8000)), ", 300) + "('order.close', 1, 0, '')")
+	s.run("biz", "delete", "order.close").refused(t, exitFailed, "biz type order.close is in use: 1 outbox row")
 }
 
 // An outbox that left the config is forgotten in the ledgers of all databases, when no relay has been at work for an hour. Another one's
