@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -55,7 +56,10 @@ func (o *onMySQL) wrap(tried string, err error) error {
 
 // List returns rows with ids above after, at most limit: all, or those that were set aside.
 func (o *onMySQL) List(ctx context.Context, after uint64, limit int, stuck bool) ([]Row, error) {
-	where := ranges([]Range{{after + 1, 1<<64 - 1}})
+	if after == math.MaxUint64 {
+		return nil, nil
+	}
+	where := ranges([]Range{{after + 1, math.MaxUint64}})
 	if stuck {
 		where += stuckSQL
 	}

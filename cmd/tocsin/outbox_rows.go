@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/internal/store"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -42,14 +43,10 @@ func newOutboxList(a *app) *cobra.Command {
 		Long: "List the rows of an outbox that wait to be moved. With --stuck, list those that a relay has\n" +
 			"set aside, and why. Later rows of the same biz_id wait until you retry or drop them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.using(a, func(from *outbox.Outbox) error {
-				rows, err := from.List(cmd.Context(), after, limit, stuck)
-				list := make([]outboxRow, len(rows))
-				for i, r := range rows {
-					list[i] = outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, r.Dedup, r.Headers, r.Payload, r.Created, r.Attempts, r.LastError}
-				}
-				return a.show(list, err, func(w io.Writer) { writeRows(w, list) })
-			})
+			if err := checkLimit(limit, operator.MaxFound); err != nil {
+				return err
+			}
+			return f.using(a, func(from *outbox.Outbox) error { return a.listRows(cmd.Context(), from, after, limit, stuck) })
 		},
 	}
 	f.flags(cmd)
@@ -57,6 +54,26 @@ func newOutboxList(a *app) *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", 100, "list at most this many rows")
 	cmd.Flags().Uint64Var(&after, "after", 0, "rows with ids above this")
 	return cmd
+}
+
+func (a *app) listRows(ctx context.Context, from *outbox.Outbox, after uint64, limit int, stuck bool) error {
+	list, full := []outboxRow{}, true
+	for left := limit; full && left > 0; left = limit - len(list) {
+		rows, err := from.List(ctx, after, left, stuck)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			after = r.ID
+			list = append(list, outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, r.Dedup, r.Headers, r.Payload, r.Created, r.Attempts, r.LastError})
+		}
+		full = outbox.Full(rows, left)
+	}
+	err := a.print(list, func(w io.Writer) { writeRows(w, list) })
+	if full {
+		fmt.Fprintf(a.err, "there may be more than these %d: raise --limit, or go on with --after %d\n", len(list), after)
+	}
+	return err
 }
 
 func writeRows(w io.Writer, list []outboxRow) {

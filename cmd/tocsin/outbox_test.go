@@ -142,6 +142,16 @@ func TestCommandsOfAnOutboxReachItsLastRowAndNoOtherTable(t *testing.T) {
 
 	s.exec("INSERT INTO " + table + " (biz_type, biz_id, delay_ms, attribute) VALUES " + strings.Repeat("('coupon.remind', 1, 0, REPEAT('x', 8000)), ", 300) + "('order.close', 1, 0, '')")
 	s.run("biz", "delete", "order.close").refused(t, exitFailed, "biz type order.close is in use: 1 outbox row")
+	for _, limit := range []string{"0", "-1", "10001"} {
+		s.run("outbox", "list", "--limit="+limit).refused(t, exitUsage, "--limit "+limit+": use 1 to 10000")
+	}
+	if rows := decode[[]outboxRow](t, s.run("outbox", "list", "--limit", "1000", "--json")); len(rows) != 302 {
+		t.Errorf("%d rows are listed", len(rows))
+	}
+	if r := s.run("outbox", "list", "--limit", "301"); r.code != exitOK || r.stderr != "there may be more than these 301: raise --limit, or go on with --after 301\n" {
+		t.Errorf("exit code %d, stderr %q", r.code, r.stderr)
+	}
+	s.run("outbox", "list", "--after", "18446744073709551615").says(t, "no rows")
 }
 
 // An outbox that left the config is forgotten in the ledgers of all databases, when no relay has been at work for an hour. Another one's
