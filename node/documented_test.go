@@ -159,10 +159,10 @@ func has(t *testing.T, from prometheus.Gatherer, name string) bool {
 func ofAudit(t *testing.T) map[string]metric {
 	t.Helper()
 	dir := t.TempDir()
-	if err := (upkeep.AuditReport{Faults: map[string]int{"overdue": 1}}).Ended(true).WriteTextfile(dir, "audit", nil); err != nil {
+	if err := upkeep.WriteTextfile(dir, "audit", upkeep.AuditReport{Faults: map[string]int{"overdue": 1}}.Ended(true).Metrics(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := (upkeep.OutboxReport{Faults: map[string]int{"not_moved": 1}}).Ended(true).WriteTextfile(dir, "outbox", nil); err != nil {
+	if err := upkeep.WriteTextfile(dir, "outbox", upkeep.OutboxReport{Faults: map[string]int{"not_moved": 1}}.Ended(true).Metrics(nil)); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "audit.prom"))

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/push"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/robfig/cron/v3"
 
 	"github.com/tocsinhq/tocsin/internal/loop"
@@ -54,43 +55,37 @@ type Ended struct {
 	Figures   []Figure
 }
 
-// WriteTextfile writes the metrics of a single run, which are those of the last run of a resident process, into a directory of
-// node_exporter's textfile collector.
+// Metrics returns the metrics of a single run, which are those of the last run of a resident process.
+func (e Ended) Metrics(labels prometheus.Labels) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	newLastRun(prometheus.WrapRegistererWith(labels, registry), e).end(time.Now(), e)
+	return registry
+}
+
+// WriteTextfile writes metrics into a directory of node_exporter's textfile collector. Without a success of their own they keep
+// the time of the last one.
 //
 // The file DIR/NAME.prom is replaced whole or not at all.
-func (e Ended) WriteTextfile(dir, name string, labels prometheus.Labels) error {
+func WriteTextfile(dir, name string, from prometheus.Gatherer) error {
 	path := filepath.Join(dir, name+".prom")
-	registry, err := e.metrics(labels, func(metric string) (float64, error) { return lastValue(path, metric) })
-	if err != nil {
-		return err
-	}
-	return prometheus.WriteToTextfile(path, registry)
+	return prometheus.WriteToTextfile(path, keeping(from, func(metric string) (float64, error) { return lastValue(path, metric) }))
 }
 
-// Push sends the metrics of WriteTextfile to the Pushgateway at url, as the job name. It takes at most 20 s, and ends early
-// with ctx.
-func (e Ended) Push(ctx context.Context, url, name string, labels prometheus.Labels) error {
-	registry, err := e.metrics(labels, func(metric string) (float64, error) { return pushed(ctx, url, metric, name) })
-	if err != nil {
-		return err
-	}
-	return Push(ctx, url, name, registry)
-}
-
-// metrics returns the metrics of a single run. If it failed, the time of the last success is what before returns: that of
-// the metrics which these replace.
-func (e Ended) metrics(labels prometheus.Labels, before func(metric string) (float64, error)) (*prometheus.Registry, error) {
-	registry := prometheus.NewRegistry()
-	last := newLastRun(prometheus.WrapRegistererWith(labels, registry), e)
-	last.end(time.Now(), e)
-	if !e.OK {
-		success, err := before("tocsin_" + e.Subsystem + "_last_success_timestamp_seconds")
-		if err != nil {
-			return nil, err
+// keeping sets the time of the last success to that of the metrics which these replace, as before returns it, if they have none.
+func keeping(from prometheus.Gatherer, before func(metric string) (float64, error)) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		families, err := from.Gather()
+		for _, f := range families {
+			if !strings.HasSuffix(f.GetName(), "_last_success_timestamp_seconds") {
+				continue
+			}
+			if gauge := f.GetMetric()[0].GetGauge(); gauge.GetValue() == 0 {
+				success, failed := before(f.GetName())
+				gauge.Value, err = &success, errors.Join(err, failed)
+			}
 		}
-		last.succeeded.Set(success)
-	}
-	return registry, nil
+		return families, err
+	})
 }
 
 // lastRun exports when a recurring work, such as a sweep, last ran and how it ended. It is for one goroutine.
@@ -218,12 +213,13 @@ func valueIn(text io.Reader, name, label string) (value float64, err error) {
 	return value, lines.Err()
 }
 
-// Push sends what from gathers to the Pushgateway at url, in place of what was pushed there before as job name. It takes at
-// most 10 s, and ends early with ctx.
+// Push sends metrics to the Pushgateway at url, in place of what was pushed there before as job name. Without a success of their
+// own they keep the time of the last one. It takes at most 20 s, and ends early with ctx.
 func Push(ctx context.Context, url, name string, from prometheus.Gatherer) error {
-	ctx, cancel := context.WithTimeout(ctx, pushWithin)
+	kept := keeping(from, func(metric string) (float64, error) { return pushed(ctx, url, metric, name) })
+	ctx, cancel := context.WithTimeout(ctx, 2*pushWithin)
 	defer cancel()
-	if err := push.New(url, name).Gatherer(from).PushContext(ctx); err != nil {
+	if err := push.New(url, name).Gatherer(kept).PushContext(ctx); err != nil {
 		return fmt.Errorf("push metrics: %w", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -43,49 +42,46 @@ func (o outlet) check(never bool) error {
 	return nil
 }
 
-// once leaves the metrics of a single run of the work. The work is done, so they are pushed even if ctx has ended.
+// once leaves the metrics of a single run of the work.
 func (o outlet) once(ctx context.Context, work string, file config.File, run upkeep.Ended) error {
-	name, labels := outletOf(work, file), ofCluster(file)
-	var errs []error
-	if o.dir != "" {
-		errs = append(errs, run.WriteTextfile(o.dir, name, labels))
-	}
-	if o.url != "" {
-		errs = append(errs, run.Push(context.WithoutCancel(ctx), o.url, name, labels))
-	}
-	return errors.Join(errs...)
+	return o.leave(ctx, outletOf(work, file), run.Metrics(ofCluster(file)))
 }
 
 // leaveEvery is how often a resident command leaves its metrics.
 const leaveEvery = 5 * time.Second
 
-// whileResident leaves what the registry holds again and again until work returns; nothing before a first run has ended, so
-// that what the process before has left stays until then. It returns an error if the metrics could not be left last.
+// whileResident leaves what the registry holds again and again until work returns, and once more then; nothing before a first
+// run has ended, so that what the process before has left stays until then.
 func (o outlet) whileResident(ctx context.Context, name string, registry *prometheus.Registry, work func() error) error {
-	if o == (outlet{}) {
-		return work()
+	leave := func() error {
+		if o == (outlet{}) || !hasRun(registry) {
+			return nil
+		}
+		return o.leave(ctx, name, registry)
 	}
 	leaving, end := context.WithCancel(ctx)
-	var left error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for loop.Wait(leaving, leaveEvery) == nil { // a directory or a Pushgateway may come back
-			if hasRun(registry) {
-				left = o.leave(ctx, name, registry)
-			}
+		for loop.Wait(leaving, leaveEvery) == nil {
+			_ = leave() // a directory or a Pushgateway may come back; the last time is told
 		}
 	})
 	err := work()
 	end()
 	wg.Wait()
-	return errors.Join(err, left)
+	return errors.Join(err, leave())
 }
 
-// leave leaves what a registry holds.
+// kept keeps the metrics of a sweeper that has ended: they are left after its end.
+type kept struct{ prometheus.Registerer }
+
+func (kept) Unregister(prometheus.Collector) bool { return true }
+
+// leave leaves what a registry holds. The work is done, so it is pushed even if ctx has ended.
 func (o outlet) leave(ctx context.Context, name string, registry *prometheus.Registry) error {
 	var errs []error
 	if o.dir != "" {
-		errs = append(errs, prometheus.WriteToTextfile(filepath.Join(o.dir, name+".prom"), registry))
+		errs = append(errs, upkeep.WriteTextfile(o.dir, name, registry))
 	}
 	if o.url != "" {
 		errs = append(errs, upkeep.Push(context.WithoutCancel(ctx), o.url, name, registry))

@@ -82,7 +82,7 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	cfg.Registerer = prometheus.WrapRegistererWith(ofCluster(file), registry)
+	cfg.Registerer = kept{prometheus.WrapRegistererWith(ofCluster(file), registry)}
 	s, err := node.NewSweeper(cfg, nil)
 	if err != nil {
 		return err

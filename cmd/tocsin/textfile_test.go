@@ -180,3 +180,24 @@ func TestAResidentSweepWritesAndPushesAgainAndAgain(t *testing.T) {
 	stays.end(t)
 	has(t, g.page(), "tocsin_sweeper_sweeps_total{")
 }
+
+// Its first run fails, and it is stopped at once.
+func TestAResidentSweepKeepsTheLastSuccessOfTheProcessBefore(t *testing.T) {
+	t.Parallel()
+	s, _ := callbackSite(t)
+	s.applyBiz(s.text("biz.yaml") + "  - {name: order.close, number: 1, group: orders}\n")
+	g, dir := newPushgateway(t), t.TempDir()
+	flags := []string{"--textfile", dir, "--push", g.URL}
+	s.run(append([]string{"sweep", "--once"}, flags...)...).ok(t)
+	file, pushed := successOf(textfile(t, dir)), successOf(g.page())
+	s.overdue("order.close", 3)
+	stays := s.stays(append([]string{"sweep", "--cron", "@every 1s"}, flags...)...)
+	s.waitFor("a sweep has failed", func() bool { return strings.Contains(stays.log.String(), "overdue tasks are left") })
+	stays.end(t)
+	for is, was := range map[string]string{textfile(t, dir): file, g.page(): pushed} {
+		has(t, is, "tocsin_sweeper_left{cluster=\""+s.prefix+"\"")
+		if was == "" || successOf(is) != was {
+			t.Errorf("the last success was\n%s\nand is\n%s", was, is)
+		}
+	}
+}

@@ -65,5 +65,5 @@ func (c *Cluster) audit(ctx context.Context, tables *store.Store, files string) 
 		return
 	}
 	report, err := upkeep.Audit(ctx, upkeep.AuditConfig{Store: tables, Policies: policies, Grace: demoGrace})
-	_ = report.Ended(err == nil).WriteTextfile(files, "tocsin_audit", prometheus.Labels{"cluster": ClusterID}) // shown as an old time
+	_ = upkeep.WriteTextfile(files, "tocsin_audit", report.Ended(err == nil).Metrics(prometheus.Labels{"cluster": ClusterID})) // shown as an old time
 }
