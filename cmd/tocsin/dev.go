@@ -101,6 +101,8 @@ func (f devFlags) validate() (tocsin.Layout, error) {
 		return l, usage("--load goes on until Ctrl-C: leave --exit out")
 	case f.biz != "" && (f.load > 0 || f.exit):
 		return l, usage("--biz stays up for your program, without tasks of its own: leave --load and --exit out")
+	case f.configOut != "" && !devcluster.MayReplace(f.configOut):
+		return l, usage("--config-out %s: a file of that name is there, and was not written by tocsin dev: name another", f.configOut)
 	}
 	if _, err := devserver.ParseProduct(f.server); err != nil {
 		return l, usage("--server: %w", err)
@@ -212,7 +214,10 @@ func runSamples(ctx context.Context, c *devcluster.Cluster, f devFlags, view *de
 // writeConfig writes the config file for other programs. The caller calls remove at the end.
 func (f devFlags) writeConfig(c *devcluster.Cluster) (path string, remove func(), err error) {
 	if f.configOut != "" {
-		return f.configOut, func() { _ = os.Remove(f.configOut) }, c.WriteConfig(f.configOut)
+		if err := c.WriteConfig(f.configOut); err != nil {
+			return "", func() {}, err
+		}
+		return f.configOut, func() { _ = os.Remove(f.configOut) }, nil
 	}
 	dir, err := os.MkdirTemp("", "tocsin-dev-")
 	if err != nil {

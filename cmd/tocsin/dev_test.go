@@ -74,8 +74,20 @@ func TestDevWithTheBizTypesOfAProgram(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "biz.yaml"), []byte("biz_types:\n  - {name: parcel.lost, number: 1, group: parcels}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, stop := startDev(t, dir, "Until your program, or `tocsin serve` for webhooks, runs a node, tasks wait.", nil,
-		"--biz", "biz.yaml", "--config-out", "tocsin.yaml", "--layout", "1x1", "--etcd=false")
+	flags := []string{"--biz", "biz.yaml", "--config-out", "tocsin.yaml", "--layout", "1x1", "--etcd=false"}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("cluster: mine\n")
+	callIn(t, dir, "", append([]string{"dev"}, flags...)...).refused(t, exitUsage, "--config-out tocsin.yaml: a file of that name is there")
+	if text, err := os.ReadFile(path); string(text) != "cluster: mine\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	write("# Of a private cluster that was killed\n")
+	_, stop := startDev(t, dir, "Until your program, or `tocsin serve` for webhooks, runs a node, tasks wait.", nil, flags...)
 	call(t, "dev", "--biz", "none.yaml").refused(t, exitFailed, "none.yaml: no such file")
 	call(t, "--config", path, "biz", "list").says(t, "parcel.lost  1       parcels  Go handler")
 	call(t, "--config", path, "task", "add", "--type", "parcel.lost", "--biz-id", "7", "--in", "0s").says(t, "pending")

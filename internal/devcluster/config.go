@@ -1,13 +1,19 @@
 package devcluster
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 )
 
+// configMark begins each config file of a private cluster.
+const configMark = "# Of a private cluster"
+
 // configText is the config file of a cluster, for other processes.
-const configText = `# Of a private cluster: the file goes when the cluster ends.
+const configText = configMark + `: the file goes when the cluster ends.
 cluster: %s
 layout:
   databases: %d
@@ -26,6 +32,12 @@ const serverText = `  - name: %s
 const etcdText = `etcd:
   endpoints: [%s]
 `
+
+// MayReplace reports whether a config file may be written to path: nothing is there, or the file of a private cluster.
+func MayReplace(path string) bool {
+	text, err := os.ReadFile(path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && (len(text) == 0 || bytes.HasPrefix(text, []byte(configMark)))
+}
 
 // WriteConfig writes a config file with which other processes reach the cluster.
 func (s *Site) WriteConfig(path string) error {
