@@ -139,6 +139,7 @@ var askedAlert = regexp.MustCompile(`\(ALERTS\{alertname="(\w+)", alertstate="fi
 type tested struct {
 	fires, quiet map[string]bool // by severity
 	labels       map[string]bool // of what fires
+	critical     map[string]bool // of what fires with that severity
 }
 
 func testedAlerts(t *testing.T) map[string]*tested {
@@ -153,13 +154,16 @@ func testedAlerts(t *testing.T) map[string]*tested {
 			}
 			seen := all[asked[1]]
 			if seen == nil {
-				seen = &tested{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+				seen = &tested{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 				all[asked[1]] = seen
 			}
 			now := map[string]bool{}
 			for _, sample := range check.Samples {
 				for _, pair := range label.FindAllStringSubmatch(sample.Labels, -1) {
 					seen.labels[pair[1]] = true
+					if strings.Contains(sample.Labels, `severity="critical"`) {
+						seen.critical[pair[1]] = true
+					}
 					now[pair[2]] = now[pair[2]] || pair[1] == "severity"
 				}
 			}
@@ -225,6 +229,34 @@ func TestAlertmanagersExampleNamesAlertsThatThereAre(t *testing.T) {
 	for _, name := range regexp.MustCompile(`Tocsin[A-Z]\w+`).FindAllString(text, -1) {
 		if !slices.ContainsFunc(alerts, func(a rule) bool { return a.Alert == name }) {
 			t.Errorf("the example mutes by %s, and no alert is called so", name)
+		}
+	}
+}
+
+// Labels that need not be equal don't say what an alert is about: the class of refused statements, why a sweep leaves tasks, the
+// windows of a burn rate.
+func TestACriticalAlertMutesTheWarningForTheSameThingAlone(t *testing.T) {
+	t.Parallel()
+	var example struct {
+		Rules []struct {
+			Source []string `yaml:"source_matchers"`
+			Equal  []string
+		} `yaml:"inhibit_rules"`
+	}
+	readYAML(t, rulesFolder+"alertmanager.example.yaml", &example)
+	equal := map[bool][]string{} // by whether the critical alert has an instance
+	for _, r := range example.Rules {
+		for matcher, has := range map[string]bool{`instance = ""`: false, `instance != ""`: true} {
+			if slices.Contains(r.Source, matcher) {
+				equal[has] = r.Equal
+			}
+		}
+	}
+	for name, seen := range testedAlerts(t) {
+		for label := range seen.critical {
+			if seen.fires["warning"] && !slices.Contains(equal[seen.critical["instance"]], label) && !slices.Contains([]string{"severity", "class", "reason", "long", "short"}, label) {
+				t.Errorf("%s, critical, mutes the warning of any other %s", name, label)
+			}
 		}
 	}
 }
