@@ -22,6 +22,14 @@ func (w *wait) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
+// text is a value that is written as a text.
+type text string
+
+func (w *text) UnmarshalText(b []byte) error {
+	*w = text(b)
+	return nil
+}
+
 type sample struct {
 	Items []struct {
 		Name  string    `yaml:"name"`
@@ -31,6 +39,7 @@ type sample struct {
 		Rate  float64   `yaml:"rate"`
 		Wait  wait      `yaml:"wait"`
 		When  time.Time `yaml:"when"`
+		Text  text      `yaml:"text"`
 		Waits []wait    `yaml:"waits"`
 		Deep  *struct {
 			Key string `yaml:"key"`
@@ -44,7 +53,7 @@ type sample struct {
 func TestMistakesAreOneLineWithTheirPlace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":           {"items:\n  - name: a\n    nmae: b\n", `f.yaml:3: unknown key "nmae": use name, count, big, on, rate, wait, when, waits, deep`},
+		"unknown key":           {"items:\n  - name: a\n    nmae: b\n", `f.yaml:3: unknown key "nmae": use name, count, big, on, rate, wait, when, text, waits, deep`},
 		"unknown key deep down": {"items:\n  - name: a\n    deep:\n      kye: b\n", `f.yaml:4: unknown key "kye": use key`},
 		"unknown key on top":    {"item: []\n", `f.yaml:1: unknown key "item": use items, limits`},
 		"unknown key by name":   {"limits:\n  a:\n    brust: 1\n", `f.yaml:3: unknown key "brust": use burst`},
@@ -158,5 +167,22 @@ func TestAliasesHaveABound(t *testing.T) {
 	var s sample
 	if err := f.Decode(&s); err != nil || len(s.Items) != 3 || !s.Items[1].On || s.Items[1].Count != 2 || s.Items[2].Name != "x" {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestValuesWithReadersOfTheirOwnMayBeAnchors(t *testing.T) {
+	t.Parallel()
+	f, err := Parse([]byte("items:\n- wait: &w 3s\n  when: &at 2030-01-02T15:04:05Z\n  text: &short 5s\n- {wait: *w, when: *at, text: *short}\n"), "f.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s sample
+	if err := f.Decode(&s); err != nil || len(s.Items) != 2 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	for _, item := range s.Items {
+		if item.Wait != wait(3*time.Second) || !item.When.Equal(time.Date(2030, 1, 2, 15, 4, 5, 0, time.UTC)) || item.Text != "5s" {
+			t.Errorf("%+v", item)
+		}
 	}
 }

@@ -21,6 +21,12 @@ var (
 // 4, reads 010 as 8 and takes a time without a zone for UTC; of an unknown key it does not say which keys belong there, and of
 // a text that its type refuses not where the text stands. What is merged or stands behind an alias is left to the library.
 func fits(node ast.Node, t reflect.Type) error {
+	switch n := node.(type) {
+	case *ast.AnchorNode:
+		return fits(n.Value, t)
+	case *ast.AliasNode:
+		return nil
+	}
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return fits(node, t.Elem())
@@ -32,8 +38,6 @@ func fits(node ast.Node, t reflect.Type) error {
 		return readable(node, t)
 	}
 	switch n := node.(type) {
-	case *ast.AnchorNode:
-		return fits(n.Value, t)
 	case *ast.MappingNode:
 		return entriesFit(n, t)
 	case *ast.SequenceNode:
