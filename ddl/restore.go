@@ -104,7 +104,8 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 
 // AcceptRestored settles tasks of the databases as the options say, and puts the databases into use. Tasks that it makes dead,
 // or finds dead, may have been delivered since the copy was made: a redrive takes them only if asked. A database that needs no
-// decision is refused. It may be repeated, and goes on where it was interrupted.
+// decision is refused. It may be repeated, and goes on where it was interrupted. The result is of the databases that are in use
+// now. The error also names the servers that could not be read.
 func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) ([]Restored, error) {
 	r, unread, err := openRestore(ctx, cfg, opt)
 	if err != nil {
@@ -123,12 +124,14 @@ func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) 
 	if err := r.count(ctx); err != nil {
 		return nil, errors.Join(err, unread)
 	}
+	var accepted []Restored
 	for _, c := range r.copies {
 		if err := r.accept(ctx, c); err != nil {
-			return nil, err
+			return accepted, errors.Join(err, unread)
 		}
+		accepted = append(accepted, c.found)
 	}
-	return r.results(), unread
+	return accepted, unread
 }
 
 // openRestore reads the layout rows and marks of all servers. unread names those that don't answer. A database to judge
@@ -316,7 +319,7 @@ func (r *restore) results() []Restored {
 
 // HoldDatabases takes databases out of use, before they are replaced by copies: nodes, sweepers and clients refuse them
 // within seconds, until AcceptRestored. The other databases keep the time of it, so that a copy shows exactly what it
-// lacks.
+// lacks. The error also names the servers that did not answer, whose databases don't know the time: repeat it then.
 func HoldDatabases(ctx context.Context, cfg tocsin.Config, databases []string) error {
 	r, unread, err := openRestore(ctx, cfg, RestoreOptions{Databases: databases})
 	if err != nil {
@@ -325,8 +328,11 @@ func HoldDatabases(ctx context.Context, cfg tocsin.Config, databases []string) e
 	defer func() { _ = closeSites(r.sites) }()
 	for _, c := range r.copies {
 		if err := r.hold(ctx, c); err != nil {
-			return err
+			return errors.Join(err, unread)
 		}
+	}
+	if unread != nil {
+		return errors.Join(errors.New("held, but not all other databases know since when: repeat it when all servers answer"), unread)
 	}
 	return nil
 }

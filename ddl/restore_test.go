@@ -170,14 +170,18 @@ func TestARestoreIsCountedSettledAndAccepted(t *testing.T) {
 	}
 }
 
-// interrupted accepts while a transaction holds a table, which fails half-way.
+// interrupted accepts both databases while a transaction holds a table of the copy, which fails half-way.
 func (r *revival) interrupted(opt RestoreOptions) {
 	r.t.Helper()
 	tx := must(r.db.Begin())
 	defer func() { _ = tx.Rollback() }()
 	must(tx.Exec("SELECT * FROM " + r.cfg.Layout.Database(1) + "." + r.cfg.Layout.TableName(2) + " FOR UPDATE"))
-	if err := r.accept(opt); err == nil {
-		r.t.Fatal("tasks were settled that a transaction holds")
+	first := r.cfg.Layout.Database(0)
+	if err := HoldDatabases(r.t.Context(), r.cfg, []string{first}); err != nil {
+		r.t.Fatal(err)
+	}
+	if accepted, err := AcceptRestored(r.t.Context(), r.cfg, opt); err == nil || len(accepted) != 1 || accepted[0].Database != first || accepted[0].Waits() {
+		r.t.Fatalf("%+v, %v: want the first database in use, and an error of the second", accepted, err)
 	}
 	if state, mark := r.row(1); state != layoutrow.Held || mark != r.ends {
 		r.t.Errorf("half-way: state %s, mark %d, want held and the mark of the copy", state, mark)
@@ -253,6 +257,11 @@ func TestAHeldDatabaseTellsTheOthersWhen(t *testing.T) {
 	before := time.Now().UnixMilli() - 1000
 	if err := HoldDatabases(t.Context(), r.cfg, first); err != nil {
 		t.Fatal(err)
+	}
+	half := r.cfg
+	half.Servers = []tocsin.Server{{Name: "db1", DSN: r.cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: "root@tcp(127.0.0.1:1)/", Databases: []int{1}}}
+	if err := HoldDatabases(t.Context(), half, first); err == nil || !strings.HasPrefix(err.Error(), "held, but not all") || !strings.Contains(err.Error(), "server db2: ") {
+		t.Errorf("with a server that does not answer: %v", err)
 	}
 	state, mark := r.row(0)
 	got := r.check(0, RestoreOptions{})
