@@ -14,8 +14,8 @@ import (
 
 // Defaults of MoveOptions.
 const (
-	DefaultMoveWait     = time.Minute
-	DefaultMoveParallel = 4
+	DefaultMoveWait     = DefaultWait
+	DefaultMoveParallel = DefaultParallel
 )
 
 // MoveOptions says how to move. The zero value is fine.

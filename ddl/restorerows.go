@@ -172,13 +172,10 @@ func (r *restore) accept(ctx context.Context, c *restored) error {
 	return err
 }
 
-// schedulesSince is the schema version that brought schedules.
-const schedulesSince = 3
-
 // advance keeps schedules from making runs again that count as settled.
 func (r *restore) advance(ctx context.Context, c *restored) error {
 	settled := slices.Concat(r.opt.Cancelled, r.opt.Dead)
-	if len(settled) == 0 || c.row.Version < schedulesSince {
+	if len(settled) == 0 || c.row.Version < since("schedule") {
 		return nil
 	}
 	until := c.found.Until.Format(timeForm)

@@ -24,7 +24,6 @@ const MinPayloadBytes = 1 << 20
 const (
 	DefaultQueueCap     = 1_000_000
 	DefaultPayloadBytes = 128 << 20
-	DefaultSweepGrace   = biztype.DefaultSweepGrace
 	DefaultDrainTimeout = 30 * time.Second
 )
 
@@ -177,7 +176,7 @@ func (c Config) withDefaults() Config {
 	c.Logger = loop.Logger(c.Logger)
 	c.QueueCap = cmp.Or(c.QueueCap, DefaultQueueCap)
 	c.PayloadBytes = cmp.Or(c.PayloadBytes, DefaultPayloadBytes)
-	c.SweepGrace = cmp.Or(c.SweepGrace, DefaultSweepGrace)
+	c.SweepGrace = cmp.Or(c.SweepGrace, biztype.DefaultSweepGrace)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	if c.LeaseOK == nil {
 		c.LeaseOK = func(string) bool { return true }

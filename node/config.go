@@ -27,8 +27,8 @@ import (
 // Who may start a row, as the layout rows of the databases say. A node of the other
 // kind is refused.
 const (
-	ByEtcd = "etcd" // the node that owns its table, by a key in etcd
-	ByRows = "rows" // whoever claims the row in the database; nobody owns tables, and etcd is not used
+	ByEtcd = layoutrow.ByEtcd // the node that owns its table, by a key in etcd
+	ByRows = layoutrow.ByRows // whoever claims the row in the database; nobody owns tables, and etcd is not used
 )
 
 // Config of a Node. Tables must be set, the endpoints of Etcd unless Ownership is

@@ -276,8 +276,8 @@ func (a *app) grants(opt ddl.GrantOptions, dir string) error {
 	if len(opt.Roles) == 0 {
 		return usage("--role is needed: see `tocsin ddl grants --help`")
 	}
-	if err := knownRoles(opt.Roles, "ddl grants"); err != nil {
-		return err
+	if _, err := ddl.Rights(opt.Roles); err != nil {
+		return usageError{err}
 	}
 	file, err := config.LoadToPlan(a.configPath)
 	if err != nil {
@@ -298,14 +298,4 @@ func roleFlag(cmd *cobra.Command, roles *[]string, usage string) {
 		names = append(names, r.Name)
 	}
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // fails for a flag that does not exist only
-}
-
-// knownRoles refuses a role that there is not.
-func knownRoles(names []string, command string) error {
-	for _, name := range names {
-		if !slices.ContainsFunc(ddl.Roles(), func(r ddl.Role) bool { return r.Name == name }) {
-			return usage("unknown role %q: see `tocsin %s --help`", name, command)
-		}
-	}
-	return nil
 }

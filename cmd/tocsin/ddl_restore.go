@@ -67,11 +67,9 @@ func (f *restoreFlags) check() (err error) {
 	case f.until == "":
 		return nil
 	}
-	if f.opt.Until, err = time.Parse(time.RFC3339, f.until); err != nil {
-		return usage("--until %q: want a time as 2026-11-21T02:00:00Z", f.until)
-	}
+	f.opt.Until, err = parseTime("until", f.until)
 	f.opt.Until = f.opt.Until.UTC()
-	return nil
+	return err
 }
 
 func (a *app) restoreCheck(ctx context.Context, f restoreFlags) error {

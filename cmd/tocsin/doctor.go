@@ -40,12 +40,12 @@ func newDoctor(a *app) *cobra.Command {
 			if x.Nodes < 0 {
 				return usage("--nodes %d: give how many nodes there will be", x.Nodes)
 			}
-			if err := knownRoles(roles, "doctor"); err != nil {
-				return err
-			}
 			if len(roles) > 0 {
+				var err error
+				if x.Rights, err = ddl.Rights(roles); err != nil {
+					return usageError{err}
+				}
 				x.Roles = strings.Join(roles, ",")
-				x.Rights, _ = ddl.Rights(roles) // their names are known
 			}
 			d := diagnosis{Checks: a.examine(cmd.Context(), x)}
 			d.OK = operator.Worst(d.Checks) < operator.Fail

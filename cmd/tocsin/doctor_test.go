@@ -297,7 +297,7 @@ func TestDoctorJudgesAUserForItsRoleAlone(t *testing.T) {
 		s.exec("GRANT SELECT ON {prefix}_0.layout TO '" + u.name + "'@'%'") // it is the config's
 		doctor().finding(t, "fail", "rights", u.name+"@% may not ", "tocsin ddl grants --role "+role.Name+" --user "+u.name+"`")
 	}
-	s.run("doctor", "--role", "root").refused(t, exitUsage, "unknown role \"root\": see `tocsin doctor --help`")
+	s.run("doctor", "--role", "root").refused(t, exitUsage, `unknown role "root": there are `)
 	both := decodeText[examined](t, s.run("doctor", "--json", "--role", "client-add,purge").stdout)
 	both.finding(t, "ok", "commit", "a write is committed in")
 	both.finding(t, "ok", "rights", "role client-add,purge does")
