@@ -34,8 +34,9 @@ func (a *Alarms) look(ctx context.Context, behind time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	t := a.tally(ctx, toCount{types: types, behind: behind, limit: deathsAny}, func(server, database int) int64 {
-		return max(a.looked[database], a.cfg.Store.Now(server)-lookBack.Milliseconds())
+	t := a.tally(ctx, toCount{
+		types: types, behind: behind, limit: deathsAny, now: a.cfg.Store.Now,
+		from: func(database int, now int64) int64 { return max(a.looked[database], now-lookBack.Milliseconds()) },
 	})
 	a.looked = t.until
 	for _, n := range types {
@@ -65,17 +66,20 @@ type toCount struct {
 	types  []uint64
 	behind time.Duration // deaths until so long before now
 	limit  int           // of each table
+
+	now  func(server int) int64              // by the server's clock, which is asked for before; once for all of its databases
+	from func(database int, now int64) int64 // from when on, by the same clock
 }
 
 // tally counts the tasks that became dead, on all servers side by side. A database that can't be read is not counted.
-func (a *Alarms) tally(ctx context.Context, c toCount, from func(server, database int) int64) toll {
+func (a *Alarms) tally(ctx context.Context, c toCount) toll {
 	all := toll{types: map[uint64]deaths{}, limit: c.limit, until: map[int]int64{}, unread: map[int]int64{}}
 	var mu sync.Mutex
 	store.EachServer(len(a.cfg.Store.Servers()), func(server int) {
 		away := a.measure(ctx, server)
-		until := a.cfg.Store.Now(server) - c.behind.Milliseconds()
+		now := c.now(server)
 		for database, tables := range a.databases(server) {
-			q := store.DeathsQuery{Server: server, Tables: tables, Types: c.types, From: from(server, database), Until: until, Limit: c.limit}
+			q := store.DeathsQuery{Server: server, Tables: tables, Types: c.types, From: c.from(database, now), Until: now - c.behind.Milliseconds(), Limit: c.limit}
 			var found []store.Deaths
 			err := away
 			if err == nil {
@@ -288,7 +292,11 @@ func (a *Alarms) tell(ctx context.Context, l *link, n *noted) (alarm *webhook.Al
 	began := time.Now()
 	counting, cancel := context.WithTimeout(ctx, alarmLimit/2) // a server that hangs leaves time to add the alarm
 	defer cancel()
-	t := a.tally(counting, toCount{types: []uint64{l.policy.Number}, behind: lag, limit: deathsMost}, a.from(l))
+	t := a.tally(counting, toCount{
+		types: []uint64{l.policy.Number}, behind: lag, limit: deathsMost,
+		now:  func(server int) int64 { return a.elsewhere(l, server) },
+		from: func(database int, now int64) int64 { return a.from(l, database, now) },
+	})
 	found := t.types[l.policy.Number]
 	alarm = &webhook.Alarm{
 		Kind: l.about.kind, BizType: l.policy.Name, Count: found.count, AtLeast: t.capped || len(t.unread) > 0,
@@ -322,19 +330,22 @@ func (a *Alarms) tell(ctx context.Context, l *link, n *noted) (alarm *webhook.Al
 	return alarm, false
 }
 
-// from returns from when on the dead tasks of a database count, by its server's clock.
-func (a *Alarms) from(l *link) func(server, database int) int64 {
-	return func(server, database int) int64 {
-		now := a.cfg.Store.Now(server)
-		if now == 0 { // it does not answer
-			return max(l.since, l.now-lookBack.Milliseconds())
-		}
-		from, unread := l.again[a.cfg.Store.Layout().Database(database)]
-		if !unread {
-			from = l.since + now - l.now
-		}
-		return max(from, now-lookBack.Milliseconds())
+// elsewhere returns l.now by the clock of a server, or as it is if that clock is not known.
+func (a *Alarms) elsewhere(l *link, server int) int64 {
+	there, home := a.cfg.Store.Now(server), a.cfg.Store.Now(l.home)
+	if server == l.home || there == 0 || home == 0 {
+		return l.now
 	}
+	return l.now + there - home
+}
+
+// from returns from when on the dead tasks of a database count. now is l.now by its server's clock.
+func (a *Alarms) from(l *link, database int, now int64) int64 {
+	from, unread := l.again[a.cfg.Store.Layout().Database(database)]
+	if !unread {
+		from = l.since + now - l.now
+	}
+	return max(from, now-lookBack.Milliseconds())
 }
 
 // tellMissed makes an alarm of the missed runs that this process has noted.

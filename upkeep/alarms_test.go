@@ -195,6 +195,50 @@ func TestTheNextAlarmComesInItsTimeAndCountsWhatDiedSince(t *testing.T) {
 	}
 }
 
+// The databases of a server are counted one after the other. However long the first takes, the second counts from the same time on.
+func TestADatabaseThatIsCountedLateLosesNoDeath(t *testing.T) {
+	t.Parallel()
+	s := newAlarmed(t)
+	a := s.process(s.cfg, nil)
+	of := about{closeOrder, biztype.OnDead}
+	s.die(closeOrder, 1, 10)
+	a.raise(t.Context(), of, &noted{})
+	first := s.raised(closeOrder)
+	if len(first) != 1 || first[0].Count != 1 {
+		t.Fatalf("first %+v", first)
+	}
+	s.die(closeOrder, s.layout.Total(), 0) // one in each table, just after what the first alarm has counted
+	until, form := first[0].Until, "2006-01-02 15:04:05.000"
+	for table := range s.layout.Total() {
+		s.exec("UPDATE "+s.layout.Table(table)+" SET action_time = ? WHERE biz_type = 3 AND action_time > ?", until.Add(time.Millisecond).Format(form), until.Format(form))
+	}
+	s.later(closeOrder, 5*time.Minute)
+	held, err := s.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	home := s.layout.TableOf(closeOrder) // has the alarms
+	if _, err := held.ExecContext(t.Context(), fmt.Sprintf("LOCK TABLES %s WRITE, %s WRITE", s.layout.Table(home^1), s.layout.Table(3-home))); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); a.raise(t.Context(), of, &noted{}) }()
+	for waiting := 0; waiting == 0; {
+		if err := held.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table%' AND info LIKE ?",
+			"%tocsin deaths%"+s.layout.Prefix+"%").Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := held.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if got := s.raised(closeOrder); len(got) != 2 || got[1].Count != s.layout.Total() || got[1].Unread != nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // A transaction may end so late that no count sees its row.
 func TestAProcessTellsWhatItWasToldOfEvenIfTheTablesDoNotShowIt(t *testing.T) {
 	t.Parallel()
