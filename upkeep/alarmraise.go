@@ -152,10 +152,11 @@ type link struct {
 	home   int            // server on which the alarms of this biz type are
 	now    int64          // by home's clock
 
-	key   int64            // up to when the alarm before has counted; 0: there is none
-	since int64            // from when on this one counts
-	wait  time.Duration    // until it may be added
-	again map[string]int64 // databases that the alarm before could not read: from when on, by their servers' clocks
+	key    int64 // up to when the alarm before has counted; 0: there is none
+	since  int64 // from when on this one counts, but not from before oldest
+	oldest int64
+	wait   time.Duration    // until it may be added
+	again  map[string]int64 // databases that the alarm before could not read: from when on, by their servers' clocks
 }
 
 var errNoTarget = errors.New("its policy names a biz type that there is not: run `tocsin biz apply` with both")
@@ -251,10 +252,12 @@ func (a *Alarms) follow(ctx context.Context, l *link) error {
 // after returns from when on the alarm counts, and when it may be added, given the alarm before; nil if there is none. It
 // is pure.
 func (l *link) after(latest *store.Row) {
+	l.oldest = l.now - lookBack.Milliseconds()
 	if latest == nil {
 		return
 	}
 	every := l.policy.Alarm.AtMostEvery.D()
+	l.oldest -= every.Milliseconds() // this one comes so long after the one before, or later
 	created := latest.Created.UnixMilli()
 	l.key = created
 	var before webhook.Alarm
@@ -300,7 +303,7 @@ func (a *Alarms) tell(ctx context.Context, l *link, n *noted) (alarm *webhook.Al
 	found := t.types[l.policy.Number]
 	alarm = &webhook.Alarm{
 		Kind: l.about.kind, BizType: l.policy.Name, Count: found.count, AtLeast: t.capped || len(t.unread) > 0,
-		Since: time.UnixMilli(max(l.since, l.now-lookBack.Milliseconds())).UTC(), Until: l.until(lag), JobIDs: found.jobs,
+		Since: time.UnixMilli(max(l.since, l.oldest)).UTC(), Until: l.until(lag), JobIDs: found.jobs,
 	}
 	// Deaths that this process has noted count even if the tables don't show them: a transaction may have ended late.
 	told := n.count > 0 && a.at(n.last, l.home) > l.since+lag.Milliseconds()
@@ -345,7 +348,7 @@ func (a *Alarms) from(l *link, database int, now int64) int64 {
 	if !unread {
 		from = l.since + now - l.now
 	}
-	return max(from, now-lookBack.Milliseconds())
+	return max(from, l.oldest+now-l.now)
 }
 
 // tellMissed makes an alarm of the missed runs that this process has noted.

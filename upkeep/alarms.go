@@ -39,7 +39,7 @@ const (
 	lookEvery     = time.Minute      // between two looks at all tables
 	collectFor    = 5 * time.Second  // from the first death until the alarm is raised: it counts those that follow
 	lag           = 2 * time.Second  // deaths so short a time ago are left to the next alarm: their transactions may not have ended
-	lookBack      = 24 * time.Hour   // older deaths raise no alarm
+	lookBack      = 24 * time.Hour   // older deaths raise no alarm; one that had to wait for another counts back further, see link.oldest
 	raiseAgain    = 10 * time.Second // after a failure
 	idleLook      = 2 * time.Second  // between two looks whether this process is to look at the tables
 	deathsMost    = 1000             // dead tasks of one table that an alarm counts

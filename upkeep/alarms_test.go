@@ -239,6 +239,34 @@ func TestADatabaseThatIsCountedLateLosesNoDeath(t *testing.T) {
 	}
 }
 
+// What died while the alarm before was added is a day old before the next alarm of such a biz type may come.
+func TestAnAlarmOnceADayCountsFromTheOneBeforeOn(t *testing.T) {
+	t.Parallel()
+	s := newAlarmed(t)
+	a := s.process(s.cfg, nil)
+	daily := slices.Clone(alarmPolicies)
+	daily[0].Alarm = &biztype.Alarm{To: "ops.alarm", AtMostEvery: biztype.Duration(24 * time.Hour)}
+	a.cfg.Policies = func() []biztype.Policy { return daily }
+	of := about{closeOrder, biztype.OnDead}
+	s.die(closeOrder, 3, 10)
+	a.raise(t.Context(), of, &noted{})
+	first := s.raised(closeOrder)
+	if len(first) != 1 || first[0].Count != 3 {
+		t.Fatalf("first %+v", first)
+	}
+	const passed = 24*time.Hour + 10*time.Minute
+	until, form := first[0].Until.Add(-passed), "2006-01-02T15:04:05"
+	s.later(closeOrder, passed)
+	s.exec("UPDATE "+s.layout.Table(s.layout.TableOf(closeOrder))+" SET attribute = REPLACE(attribute, ?, ?) WHERE biz_type = 9", first[0].Until.Format(form), until.Format(form))
+	for table := range s.layout.Total() {
+		s.exec("UPDATE "+s.layout.Table(table)+" SET action_time = ? WHERE biz_type = 3", until.Add(time.Second).Format("2006-01-02 15:04:05.000"))
+	}
+	a.raise(t.Context(), of, &noted{})
+	if got := s.raised(closeOrder); len(got) != 2 || got[1].Count != 3 || !got[1].Since.Equal(until) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // A transaction may end so late that no count sees its row.
 func TestAProcessTellsWhatItWasToldOfEvenIfTheTablesDoNotShowIt(t *testing.T) {
 	t.Parallel()
