@@ -342,14 +342,19 @@ func resultOf(done tocsin.Added, n NewTask, i int) Result {
 	return Result{Added: &added}
 }
 
-// failed returns the problem of a batch if all of its tasks failed for want of servers; nil if any of them has another answer.
+// failed returns the problem of a batch if all of its tasks failed for want of servers; nil if any of them has another answer. If
+// any may be stored, it says so.
 func (m AddedMany) failed() error {
+	p := m.Results[0].Problem
 	for _, r := range m.Results {
 		if r.Problem == nil || r.Problem.Status < http.StatusInternalServerError {
 			return nil
 		}
+		if r.Problem.Code == "outcome_unknown" {
+			p = r.Problem
+		}
 	}
-	return m.Results[0].Problem
+	return p
 }
 
 // tally counts the results.
