@@ -168,7 +168,11 @@ func (a *API) change(ctx context.Context, c *call, in ByTask, done string, do ch
 	if err != nil {
 		return task, err
 	}
-	if info, err = a.read(ctx, c, client, info.JobID); err != nil {
+	info, err = a.read(ctx, c, client, info.JobID)
+	if err != nil && changed.Changed > 0 {
+		err = fmt.Errorf("%w: %w", tocsin.ErrUnknownOutcome, err)
+	}
+	if err != nil {
 		return task, err
 	}
 	switch already := done == "cancelled" && info.Status == tocsin.Cancelled; {

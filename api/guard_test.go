@@ -166,6 +166,48 @@ func TestARequestEndsAtItsTimeOut(t *testing.T) {
 	s.isProblem("timeout", got)
 }
 
+// A caller that is told to repeat a change would change the task twice.
+func TestAStoredChangeOfATaskThatCannotBeReadAgainIsNotOneToRepeat(t *testing.T) {
+	t.Parallel()
+	c := tocsintest.Start(t, closing)
+	proxy, dsn := devtest.NewProxy(t, c.Config.Servers[0].DSN)
+	s := over(t, c, func(cfg *api.Config) { cfg.Tables.Servers = []tocsin.Server{{Name: "test", DSN: dsn}} })
+	for name, test := range map[string]struct {
+		change  string
+		body    string
+		at      string        // the change, or its commit
+		read    string        // what reads the task afterwards
+		status  tocsin.Status // before
+		version uint32        // afterwards
+	}{
+		"reschedule": {":reschedule", `{"delay_ms": 7200000}`, devtest.AtCommit, "tocsin get", tocsin.Pending, 1},
+		"redrive":    {":redrive", "", "tocsin redrive", "tocsin look", tocsin.Dead, 1},
+	} {
+		id := s.add(closing.New(1, "", tocsin.In(time.Hour)))
+		job, err := tocsin.ParseJobID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.DB.ExecContext(t.Context(), "UPDATE "+s.Client.Layout().Table(job.Table())+" SET status = ? WHERE job_id = ?", uint8(test.status), uint64(job)); err != nil {
+			t.Fatal(err)
+		}
+		held, release := proxy.HoldAt(test.at)
+		answered := make(chan reply, 1)
+		go func() { answered <- s.do(post("/tasks/"+id+test.change, test.body).by("operate")) }()
+		<-held
+		proxy.BreakAt(test.read, true, 100)
+		release()
+		got := <-answered
+		proxy.BreakAt("", true, 0)
+		if got.status != http.StatusServiceUnavailable || got.Code != "outcome_unknown" {
+			t.Errorf("%s: %d %s", name, got.status, got.text)
+		}
+		if info, err := s.Client.Get(t.Context(), job); err != nil || info.Status != tocsin.Pending || info.Version != test.version {
+			t.Errorf("%s: %+v, %v", name, info, err)
+		}
+	}
+}
+
 // serving starts an API that serves a listener until stop is called or the test ends.
 func serving(t *testing.T, drain time.Duration) (address string, stop func(), served <-chan error) {
 	t.Helper()

@@ -43,17 +43,24 @@ func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (to
 	return info, err
 }
 
-// rewrite changes one task and reads it again.
+// rewrite changes one task and reads it again. If it was changed and can't be read, the error is tocsin.ErrUnknownOutcome.
 func (o *Operator) rewrite(ctx context.Context, id tocsin.JobID, write func() (bool, error), unfit string) (tocsin.Info, error) {
 	server := o.tables.ServerOf(id.Table())
 	if server < 0 || id == 0 {
 		return tocsin.Info{}, client.Refuse(tocsin.ErrNotFound, "no task %s", id)
+	}
+	policies, err := biztype.Load(ctx, o.cfg) // before the write, as afterwards an error must not stand for one
+	if err != nil {
+		return tocsin.Info{}, err
 	}
 	written, err := write()
 	if err != nil {
 		return tocsin.Info{}, err
 	}
 	rows, err := o.tables.Look(ctx, server, []tocsin.JobID{id})
+	if err != nil && written {
+		return tocsin.Info{}, client.Refuse(tocsin.ErrUnknownOutcome, "task %s is changed, and can't be read again: %s", id, err)
+	}
 	if err != nil {
 		return tocsin.Info{}, err
 	}
@@ -61,9 +68,8 @@ func (o *Operator) rewrite(ctx context.Context, id tocsin.JobID, write func() (b
 		return tocsin.Info{}, client.Refuse(tocsin.ErrNotFound, "no task %s in %s on %s", id,
 			o.tables.Layout().Table(id.Table()), o.tables.Servers()[server])
 	}
-	policies, err := biztype.Load(ctx, o.cfg)
 	info := o.info(policies, rows[0])
-	if err == nil && !written {
+	if !written {
 		err = client.Refuse(ErrStatus, "task %s is %s: %s", id, info.Status, unfit)
 	}
 	return info, err
