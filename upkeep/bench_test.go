@@ -90,7 +90,7 @@ func BenchmarkWalks(bm *testing.B) {
 	fill(100, tocsin.Done, time.Hour)
 	bm.Run("overdue without a backlog", func(bm *testing.B) { s.bench(bm, overdue) })
 	bm.Run("count", func(bm *testing.B) {
-		s.bench(bm, func(tables []int) error { _, err := s.store.LiveCounts(bm.Context(), 0, tables); return err })
+		s.bench(bm, func(tables []int) error { _, _, err := s.store.LiveCounts(bm.Context(), 0, tables); return err })
 	})
 	fill(50, tocsin.Pending, time.Minute)
 	bm.Run("overdue with a backlog", func(bm *testing.B) { s.bench(bm, overdue) })

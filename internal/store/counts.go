@@ -71,11 +71,13 @@ GROUP BY biz_type`)
 // reads a whole index of each: for operators and tests, not for engines. A
 // table that cannot be read is named in the error and hides no other.
 func (s *Store) Counts(ctx context.Context, server int, tables []int) ([]Count, error) {
-	return s.count(ctx, server, tables, counts, nil)
+	all, failed, err := s.count(ctx, server, tables, counts, nil)
+	return all, joined(failed, err)
 }
 
-// LiveCounts is Counts without the rows that are done or cancelled: it reads the index entries of the others, one by one.
-func (s *Store) LiveCounts(ctx context.Context, server int, tables []int) ([]Count, error) {
+// LiveCounts is Counts without the rows that are done or cancelled: it reads the index entries of the others, one by one. A table
+// that can't be read is in failed and hides no other; the error is that of the server as a whole.
+func (s *Store) LiveCounts(ctx context.Context, server int, tables []int) (all []Count, failed map[int]error, err error) {
 	return s.count(ctx, server, tables, liveCounts, nil)
 }
 
@@ -84,8 +86,8 @@ func (s *Store) LiveCounts(ctx context.Context, server int, tables []int) ([]Cou
 func (s *Store) CountsUpTo(ctx context.Context, server int, tables []int, most int, statuses ...tocsin.Status) (all []Count, more []tocsin.Status, err error) {
 	var errs []error
 	for _, status := range statuses {
-		found, err := s.count(ctx, server, tables, someCounts, slots{"status": status, "limit": most})
-		all, errs = append(all, found...), append(errs, err)
+		found, failed, err := s.count(ctx, server, tables, someCounts, slots{"status": status, "limit": most})
+		all, errs = append(all, found...), append(errs, joined(failed, err))
 		rows := map[int]int{}
 		for _, c := range found {
 			rows[c.Table] += c.Pending + c.Claimed + c.Done + c.Cancelled + c.Dead
@@ -98,7 +100,7 @@ func (s *Store) CountsUpTo(ctx context.Context, server int, tables []int, most i
 }
 
 // count runs a statement that counts rows by biz type and status, which may take long.
-func (s *Store) count(ctx context.Context, server int, tables []int, st statement, in slots) (all []Count, err error) {
+func (s *Store) count(ctx context.Context, server int, tables []int, st statement, in slots) (all []Count, failed map[int]error, err error) {
 	type part struct {
 		table    int
 		typeCode uint64
@@ -137,7 +139,7 @@ func (s *Store) count(ctx context.Context, server int, tables []int, st statemen
 			c.Dead = p.rows
 		}
 	}
-	return all, joined(failed, err)
+	return all, failed, err
 }
 
 // deaths counts the rows of one table that became dead between two instants, the latest {limit} of them, from idx_due

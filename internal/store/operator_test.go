@@ -276,7 +276,7 @@ func TestCountsByTableTypeAndStatus(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	got, err = b.LiveCounts(t.Context(), 0, []int{0, 1})
+	got, _, err = b.LiveCounts(t.Context(), 0, []int{0, 1})
 	want[1] = Count{Table: 1, Type: 2, Dead: 1}
 	slices.SortFunc(got, func(a, b Count) int { return int(a.Type) - int(b.Type) })
 	if err != nil || !slices.Equal(got, want) {
