@@ -129,7 +129,7 @@ type TableGroup struct {
 // Tables are all groups.
 type Tables struct {
 	Groups     []TableGroup `json:"groups"`
-	Incomplete bool         `json:"incomplete,omitempty" doc:"Not all could be counted: the log of the node that answers says why"`
+	Incomplete bool         `json:"incomplete,omitempty" doc:"Not all could be asked or counted: the log of the node that answers says why"`
 }
 
 func (a *API) listTables(ctx context.Context, c *call, in *tablesQuery) (out Tables, err error) {

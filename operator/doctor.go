@@ -108,7 +108,7 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 	bounded, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	p.groups, err = v.Nodes(bounded, "")
-	if p.listed = err == nil; p.Nodes == 0 { // an error is a check of etcd
+	if p.listed = err == nil || len(p.groups) > 0; p.Nodes == 0 { // an error is that of etcd or a server, which has a check
 		for _, g := range p.groups {
 			p.Nodes += len(g.Nodes)
 		}

@@ -19,7 +19,7 @@ func (p patient) bizTypes(ctx context.Context) []Check {
 	policies, err := p.types(ctx)
 	checks := []Check{storedTypes(policies, err)}
 	var groups []Group
-	if p.listed && err == nil { // if not listed, etcd's own check says why
+	if p.listed && err == nil { // if not listed, the check of etcd, or of the servers, says why
 		groups = p.groups
 		checks = append(append(checks, delivered(policies, groups)...), idleHandlers(policies, groups)...)
 	}

@@ -72,20 +72,21 @@ func (v View) Nodes(ctx context.Context, only string) ([]Group, error) {
 	return groups, nil
 }
 
-// Owners returns the owner of each table by group; if nobody owns tables, the node that looks at it first.
-func (v View) Owners(ctx context.Context) (owners map[string][]string, err error) {
+// Owners returns the owner of each table by group; if nobody owns tables, the node that looks at it first, and an error beside them
+// names what could not be read.
+func (v View) Owners(ctx context.Context) (map[string][]string, error) {
 	if v.ByRows {
-		_, owners, err = v.present(ctx, "")
-	} else {
-		owners = map[string][]string{}
-		err = v.AskEtcd(ctx, func(keys *assign.Registry) error {
-			names, err := keys.Groups(ctx)
-			for i := 0; i < len(names) && err == nil; i++ {
-				owners[names[i]], err = keys.Owners(ctx, names[i])
-			}
-			return err
-		})
+		_, firsts, err := v.present(ctx, "")
+		return firsts, err
 	}
+	owners := map[string][]string{}
+	err := v.AskEtcd(ctx, func(keys *assign.Registry) error {
+		names, err := keys.Groups(ctx)
+		for i := 0; i < len(names) && err == nil; i++ {
+			owners[names[i]], err = keys.Owners(ctx, names[i])
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -298,12 +299,9 @@ type Lane struct {
 	Error string                 `json:"error,omitempty"` // why it could not be asked
 }
 
-// Lanes asks the nodes of a group, all at once, what they have in hand of a biz type.
+// Lanes asks the nodes of a group, all at once, what they have in hand of a biz type. The error is that of Nodes.
 func (v View) Lanes(ctx context.Context, group, bizType string) ([]Lane, error) {
 	groups, err := v.Nodes(ctx, group)
-	if err != nil {
-		return nil, err
-	}
 	var pages []statusPage
 	for _, g := range groups {
 		for _, n := range g.Nodes {
@@ -325,7 +323,7 @@ func (v View) Lanes(ctx context.Context, group, bizType string) ([]Lane, error) 
 			}
 		}
 	}
-	return lanes, nil
+	return lanes, err
 }
 
 // Policies reads the stored policies, with the defaults filled in.

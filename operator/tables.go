@@ -49,11 +49,11 @@ func (t *Tally) add(other Tally) {
 }
 
 // Owned reads who owns what in one group, or in all if only is "", and with count the tasks that wait there. An error beside a
-// result names what is missing in the counts.
+// result names what is missing.
 func (v View) Owned(ctx context.Context, only string, count bool) ([]Tables, error) {
-	owners, err := v.Owners(ctx)
-	if err != nil {
-		return nil, err
+	owners, unread := v.Owners(ctx)
+	if owners == nil {
+		return nil, unread
 	}
 	tallies, failed := map[string]map[int]Tally{}, error(nil)
 	if count {
@@ -77,7 +77,7 @@ func (v View) Owned(ctx context.Context, only string, count bool) ([]Tables, err
 		}
 		groups = append(groups, g)
 	}
-	return groups, failed
+	return groups, errors.Join(unread, failed)
 }
 
 // tallies counts the rows of all servers at once, and sums them up by group and table number. Each group that has a biz type is in

@@ -214,6 +214,10 @@ func (q *inquiry) group(ctx context.Context) []assign.NodeState {
 func (q *inquiry) asRegistered(ctx context.Context) (groups []Group, owners map[string][]string) {
 	ctx, cancel := context.WithTimeout(ctx, factWithin)
 	defer cancel()
+	if q.ByRows { // what one server says of the nodes stands for all
+		groups, owners, q.facts.NoEtcd = q.present(ctx, q.facts.Group.Name)
+		return groups, owners
+	}
 	groups, err := q.Nodes(ctx, q.facts.Group.Name)
 	if err == nil {
 		owners, err = q.Owners(ctx)

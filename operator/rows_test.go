@@ -1,0 +1,89 @@
+package operator_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/store"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/operator"
+)
+
+// attended is a cluster of two servers whose tables nobody owns, with a node that writes into both, and a view of it. The second
+// server is reached through the proxy.
+func attended(t *testing.T) (operator.View, *devtest.Proxy) {
+	t.Helper()
+	proxy, second := devtest.NewProxy(t, devtest.DSN(t))
+	layout := tocsin.Layout{Databases: 2, Tables: 1, Prefix: devtest.Prefix(t)}
+	cfg := tocsin.Config{Layout: layout, Cluster: layout.Prefix, Servers: []tocsin.Server{
+		{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}}, {Name: "db2", DSN: second, Databases: []int{1}},
+	}}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: cfg.Cluster, Ownership: node.ByRows}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: closing.Name(), Number: 1, Group: "orders"}}); err != nil {
+		t.Fatal(err)
+	}
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(node.Report{Node: "n-1", Group: "orders", Lanes: []dispatcher.LaneReport{{BizType: closing.Name(), Limit: 4}}})
+	}))
+	t.Cleanup(page.Close)
+	about := `{"types": ["order.close"], "lacks": {}, "weight": 1, "listen": "` + strings.TrimPrefix(page.URL, "http://") + `"}`
+	db, err := store.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for server := range cfg.Servers {
+		if err := db.Attend(t.Context(), server, "orders", "n-1", about); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return operator.View{Tables: cfg, ByRows: true, Grace: time.Minute, Pages: operator.Asker{Client: page.Client(), Scheme: "http"}}, proxy
+}
+
+// Each node writes into every database, so what the other servers say of the nodes is shown while one is away.
+func TestAServerThatIsAwayHidesNoNodes(t *testing.T) {
+	t.Parallel()
+	v, proxy := attended(t)
+	client, err := tocsin.Open(t.Context(), v.Tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	bizID := uint64(1)
+	for client.Layout().TableOf(bizID) != 0 {
+		bizID++
+	}
+	added, err := client.Add(t.Context(), closing.New(bizID, "", tocsin.In(0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.SetDown(true)
+	answer, err := v.Why(t.Context(), added.JobID, nil, nil)
+	if err != nil || answer.Owner != "n-1" || len(answer.Unasked) != 1 || !strings.HasPrefix(answer.Unasked[0], "the node tables: ") {
+		t.Errorf("why: %+v, %v", answer, err)
+	}
+	tables, err := v.Owned(t.Context(), "", false)
+	if err == nil || !strings.Contains(err.Error(), "db2") || len(tables) != 1 || tables[0].Owned != 1 || !slices.Equal(tables[0].Owners, []string{"n-1", ""}) {
+		t.Errorf("tables: %+v, %v", tables, err)
+	}
+	lanes, err := v.Lanes(t.Context(), "orders", closing.Name())
+	if err == nil || len(lanes) != 1 || lanes[0].Lane == nil || lanes[0].Lane.Limit != 4 {
+		t.Errorf("lanes: %+v, %v", lanes, err)
+	}
+	checks, err := v.Examine(t.Context(), operator.Examination{})
+	if err != nil || !slices.ContainsFunc(checks, func(c operator.Check) bool { return c.Name == "delivered" && c.Level == operator.OK }) {
+		t.Errorf("doctor: %+v, %v", checks, err)
+	}
+}
