@@ -133,7 +133,13 @@ type Tables struct {
 }
 
 func (a *API) listTables(ctx context.Context, c *call, in *tablesQuery) (out Tables, err error) {
-	groups, err := widely(a, func() ([]operator.Tables, error) { return a.cfg.Cluster.Owned(ctx, in.Group, in.Counts) })
+	owned := func() ([]operator.Tables, error) { return a.cfg.Cluster.Owned(ctx, in.Group, in.Counts) }
+	var groups []operator.Tables
+	if in.Counts {
+		groups, err = widely(a, owned)
+	} else {
+		groups, err = owned()
+	}
 	if err != nil && groups == nil {
 		return out, unasked(err)
 	}
