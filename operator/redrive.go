@@ -170,12 +170,10 @@ type redrive struct {
 	tables *store.Store
 	types  []uint64
 
-	turn sync.Mutex // held by the server that writes, if there is a limit or a rate
-	next time.Time  // when the next write may come; guarded by turn
-
-	mu      sync.Mutex // guards what follows
-	left    int        // bounded: tasks that may still be redriven
+	mu      sync.Mutex // guards what follows; not held over a statement, as a server may hang
+	left    int        // bounded: tasks that may still be redriven, without those that a server is about to write
 	bounded bool
+	next    time.Time // with a rate: when the next write may come
 	done    Redriven
 }
 
@@ -228,7 +226,7 @@ func (r *redrive) walk(ctx context.Context, q store.DeadQuery, tables []int) (fa
 		for chunk := range slices.Chunk(page.Entries, redriveAtOnce) {
 			err := r.chunk(ctx, q, chunk)
 			failed = append(failed, err)
-			if mysql.Unanswered(err) || r.batch(1) == 0 {
+			if mysql.Unanswered(err) || r.spent() {
 				return failed, errEnd
 			}
 		}
@@ -249,52 +247,59 @@ func (r *redrive) chunk(ctx context.Context, q store.DeadQuery, entries []dueque
 	r.mu.Lock()
 	r.done.Left += left
 	r.mu.Unlock()
-	if r.bounded || r.PerSecond > 0 {
-		r.turn.Lock()
-		defer r.turn.Unlock()
-	}
 	for len(found) > 0 && !mysql.Unanswered(failed) {
-		n := r.batch(len(found))
+		n, at := r.take(len(found))
 		if n == 0 {
 			break
 		}
-		failed = store.Join(failed, r.write(ctx, q, found[:n]))
+		failed = store.Join(failed, r.write(ctx, q, found[:n], at))
 		found = found[n:]
 	}
 	return failed
 }
 
-// batch is how many of n tasks the next transaction takes: at a rate about a tenth of a second's. 0: the limit is reached.
-func (r *redrive) batch(n int) int {
+// spent reports whether the limit is reached.
+func (r *redrive) spent() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.bounded {
-		n = min(n, r.left)
-	}
-	if r.PerSecond > 0 && !r.DryRun {
+	return r.bounded && r.left == 0
+}
+
+// take returns how many of n tasks the next transaction has, at a rate about a tenth of a second's, and when it may begin. 0: the
+// limit is reached.
+func (r *redrive) take(n int) (most int, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	paced := r.PerSecond > 0 && !r.DryRun
+	if paced {
 		n = min(n, max(r.PerSecond/10, 1))
 	}
-	return n
+	if r.bounded {
+		n = min(n, r.left)
+		r.left -= n
+		r.done.More = r.done.More || r.left == 0
+	}
+	if paced && n > 0 {
+		if at = r.next; at.Before(time.Now()) {
+			at = time.Now()
+		}
+		r.next = at.Add(time.Duration(n) * time.Second / time.Duration(r.PerSecond))
+	}
+	return n, at
 }
 
 // write is one transaction, when its time has come. It returns what failed.
-func (r *redrive) write(ctx context.Context, q store.DeadQuery, ids []tocsin.JobID) (err error) {
+func (r *redrive) write(ctx context.Context, q store.DeadQuery, ids []tocsin.JobID, at time.Time) (err error) {
 	n := len(ids)
 	if !r.DryRun {
-		if r.PerSecond > 0 {
-			if err := loop.WaitUntil(ctx, r.next); err != nil {
-				return err
-			}
-		}
-		n, err = r.tables.RedriveDead(ctx, q, ids, r.SameKey)
-		if r.PerSecond > 0 {
-			r.next = time.Now().Add(time.Duration(n) * time.Second / time.Duration(r.PerSecond))
+		n = 0
+		if err = loop.WaitUntil(ctx, at); err == nil {
+			n, err = r.tables.RedriveDead(ctx, q, ids, r.SameKey)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done.Tasks += n
-	r.left -= n
-	r.done.More = r.bounded && r.left == 0
+	r.left += len(ids) - n // others may have them
 	return err
 }

@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/tocsintest"
@@ -98,5 +100,62 @@ func TestARedriveKeepsItsRate(t *testing.T) {
 	done, err := o.RedriveDead(ctx, operator.DeadQuery{PerSecond: 1})
 	if done.Tasks > 1 || !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%+v, %v: it waits no longer than its context", done, err)
+	}
+}
+
+// With a limit or a rate the servers share what may be redriven; none waits for the writes of another.
+func TestAServerThatHangsHoldsUpNoRedriveOfAnother(t *testing.T) {
+	t.Parallel()
+	v, proxy := attended(t)
+	o, err := operator.Open(t.Context(), v.Tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	client, err := tocsin.Open(t.Context(), v.Tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ids := dead(t, &tocsintest.Cluster{Client: client}, o, 20, "no route")
+	db, err := sql.Open("mysql", devtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	held, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	other := client.Layout().Table(0) // on the first server
+	if _, err := held.ExecContext(t.Context(), "LOCK TABLES "+other+" WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	sent, release := proxy.HoldAt("tocsin redrive")
+	defer release()
+	ended := make(chan error, 1)
+	go func() {
+		done, err := o.RedriveDead(t.Context(), operator.DeadQuery{PerSecond: 1000, Limit: 100})
+		if done.Tasks != len(ids) || done.More {
+			t.Errorf("redriven %+v", done)
+		}
+		ended <- err
+	}()
+	<-sent // the second server hangs
+	if _, err := held.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
+		t.Fatal(err)
+	}
+	for left, late := 1, time.Now().Add(10*time.Second); left > 0; {
+		if err := held.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+other+" WHERE status = 4").Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%d tasks of the first server wait for the second", left)
+		}
+	}
+	release()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
