@@ -117,7 +117,7 @@ func (a *API) getBizType(ctx context.Context, c *call, in *byName) (BizType, err
 	seen, err := a.seenTypes(ctx, c)
 	for _, b := range seen {
 		if b.Name == in.Name {
-			return b, err
+			return b, nil
 		}
 	}
 	return BizType{}, cmp.Or(err, error(noType(in.Name)))

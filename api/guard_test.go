@@ -208,6 +208,23 @@ func TestAStoredChangeOfATaskThatCannotBeReadAgainIsNotOneToRepeat(t *testing.T)
 	}
 }
 
+func TestAPolicyThatCannotBeReadHidesNoOther(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	s.add(closing.New(1, "", tocsin.In(time.Hour)))
+	for database := range s.Client.Layout().Databases {
+		if _, err := s.DB.ExecContext(t.Context(), "UPDATE "+s.Client.Layout().Database(database)+`.biz_type SET policy = '{"attempts": "8"}' WHERE name = 'coupon.remind'`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b := want[api.BizType](s, http.StatusOK, post("/biz-types/order.close:pause", "").by("operate")); !b.Paused {
+		t.Errorf("%+v", b)
+	}
+	if page := want[api.Tasks](s, http.StatusOK, get("/tasks?status=pending").by("read")); len(page.Tasks) != 1 {
+		t.Errorf("%+v", page)
+	}
+}
+
 // serving starts an API that serves a listener until stop is called or the test ends.
 func serving(t *testing.T, drain time.Duration) (address string, stop func(), served <-chan error) {
 	t.Helper()

@@ -230,9 +230,9 @@ type Stored struct {
 }
 
 // Load reads the stored policies, ordered by number: of each type the highest
-// revision in the databases that answer and are the config's. It fails only if there
-// is no such database, or if a stored policy can't be read. Zeros stay zero, see
-// Policy.WithDefaults.
+// revision in the databases that answer and are the config's. It fails if there is no
+// such database, and returns nil then, or if stored policies can't be read: the others
+// stand beside the error, which names these. Zeros stay zero, see Policy.WithDefaults.
 func Load(ctx context.Context, cfg tocsin.Config) ([]Policy, error) {
 	latest, err := loadAll(ctx, cfg)
 	if err != nil {

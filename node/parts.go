@@ -69,9 +69,9 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 	if err := p.join(ctx); err != nil {
 		return p, err
 	}
-	policies, err := biztype.Load(ctx, n.cfg.Tables)
-	if err != nil {
-		return p, err
+	policies, unread := biztype.Load(ctx, n.cfg.Tables)
+	if policies == nil { // otherwise the watcher logs which it can't read
+		return p, unread
 	}
 	p.targets = newTargets(p.cfg, p.handlers, p.cfg.mine)
 	p.compareHorizon()

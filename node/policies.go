@@ -112,11 +112,15 @@ func (n *Node) strict(ctx context.Context) error {
 	if !n.cfg.Strict {
 		return nil
 	}
-	policies, err := biztype.Load(ctx, n.cfg.Tables)
-	if err != nil {
-		return err
+	policies, unread := biztype.Load(ctx, n.cfg.Tables)
+	if policies == nil {
+		return unread
 	}
-	return strictly("a handler gets no task", newTargets(n.cfg, n.handlers, n.cfg.mine).idle(policies))
+	idle := strictly("a handler gets no task", newTargets(n.cfg, n.handlers, n.cfg.mine).idle(policies))
+	if idle == nil {
+		return nil
+	}
+	return errors.Join(idle, unread)
 }
 
 // strict returns an error for Config.Strict: it names the biz types of the group that

@@ -67,6 +67,25 @@ func TestSweepWaitsForTheGraceTimeAndCountsWhatHandlersComplete(t *testing.T) {
 	}
 }
 
+// A policy that was edited by hand costs its biz type, and nothing else: neither the safety net nor the start of a node.
+func TestAPolicyThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy(), biztype.Policy{Name: "refund.check", Number: 2, Group: "refunds"})
+	db := openDB(t, p.cfg.Servers[0].DSN)
+	for database := range p.cfg.Layout.Databases {
+		execute(t, db, "UPDATE "+p.cfg.Layout.Database(database)+`.biz_type SET policy = '{"attempts": "8"}' WHERE name = 'refund.check'`)
+	}
+	add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
+	result, err := newSweeper(t, p.sweepConfig(), closing(closes)).Sweep(t.Context())
+	if result.Delivered != 1 || err == nil || !strings.Contains(err.Error(), "biz type refund.check: policy of revision ") {
+		t.Errorf("%s, %v", result, err)
+	}
+	cfg := p.config("orders")
+	cfg.Strict = true
+	run(t, cfg, closing(closes))
+	await(t, p, add(t, p, orderClose.New(2, order{2}, tocsin.In(0))), "its delivery", withStatus(tocsin.Done))
+}
+
 // Nothing can be claimed on a full disk, and a server that does not answer any more is cut off with the sweep, so its time runs
 // out.
 func TestASweepNamesTheServerThatHangsAndTheOneWhoseDiskIsFull(t *testing.T) {

@@ -66,13 +66,17 @@ func (w *sweepParts) sweep(ctx context.Context, use func(context.Context, *upkee
 		return err
 	}
 	defer func() { err = errors.Join(err, w.store.Close()) }()
-	policies, err := biztype.Load(ctx, w.cfg.Tables)
-	if err != nil {
-		return err
+	policies, unread := biztype.Load(ctx, w.cfg.Tables)
+	if policies == nil {
+		return unread
 	}
 	w.policies.Store(&policies)
 	w.writes = newWrites(w.store)
-	return w.run(ctx, use)
+	err = w.run(ctx, use)
+	if w.mode.stays { // the watcher logs which it can't read
+		return err
+	}
+	return errors.Join(err, unread)
 }
 
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.Sweeper) error) (err error) {

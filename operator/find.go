@@ -52,11 +52,7 @@ func (o *Operator) FindPage(ctx context.Context, q Query) (Page, error) {
 	if q.Limit < 1 || q.Limit > MaxFound {
 		return Page{}, client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxFound)
 	}
-	policies, err := biztype.Load(ctx, o.cfg)
-	if err != nil {
-		return Page{}, err
-	}
-	only, err := numbers(policies, q.BizType, q.Sees)
+	policies, only, err := o.types(ctx, q.BizType, q.Sees)
 	if err != nil {
 		return Page{}, err
 	}

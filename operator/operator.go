@@ -15,6 +15,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -56,11 +57,21 @@ func (o *Operator) BizTypes(ctx context.Context) ([]biztype.Policy, error) {
 	return Policies(ctx, o.cfg)
 }
 
-// numbers returns the number of one biz type. For "" it returns the numbers that sees allows, or nil, which means all, if
+// policies reads the stored policies. Those that can't be decoded are left out, and named by unread.
+func (o *Operator) policies(ctx context.Context) (policies []biztype.Policy, unread, err error) {
+	policies, unread = biztype.Load(ctx, o.cfg)
+	if policies == nil {
+		return nil, nil, unread
+	}
+	return policies, unread, nil
+}
+
+// types is policies, with the number of one biz type. For "" these are the numbers that sees allows, or nil, which means all, if
 // sees is nil. A biz type that sees does not allow counts as unknown.
-func numbers(policies []biztype.Policy, name string, sees func(string) bool) ([]uint64, error) {
-	if name == "" && sees == nil {
-		return nil, nil
+func (o *Operator) types(ctx context.Context, name string, sees func(string) bool) ([]biztype.Policy, []uint64, error) {
+	policies, unread, err := o.policies(ctx)
+	if err != nil || name == "" && sees == nil {
+		return policies, nil, err
 	}
 	only := []uint64{}
 	for _, p := range policies {
@@ -69,9 +80,9 @@ func numbers(policies []biztype.Policy, name string, sees func(string) bool) ([]
 		}
 	}
 	if name != "" && len(only) == 0 {
-		return nil, client.Refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: `tocsin biz list` names those that are applied", name)
+		return nil, nil, cmp.Or(unread, client.Refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: `tocsin biz list` names those that are applied", name))
 	}
-	return only, nil
+	return policies, only, nil
 }
 
 // ErrStatus says that a task is not in the status that the operation is for; it was not changed.

@@ -140,6 +140,34 @@ func TestStatsCountEachTypeByStatus(t *testing.T) {
 	}
 }
 
+// One policy that was edited by hand must not take the tools from the people who have other biz types.
+func TestAPolicyThatCannotBeReadHidesNoOther(t *testing.T) {
+	t.Parallel()
+	o, cluster := open(t)
+	ids := dead(t, cluster, o, 3, "no route")
+	for database := range o.Layout().Databases {
+		if _, err := cluster.DB.ExecContext(t.Context(), "UPDATE "+o.Layout().Database(database)+`.biz_type SET policy = '{"attempts": "8"}' WHERE name = 'coupon.remind'`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := o.Redrive(t.Context(), ids[0]); err != nil || info.Status != tocsin.Pending || info.BizType != "order.close" {
+		t.Errorf("redrive one: %+v, %v", info, err)
+	}
+	if found, err := o.Find(t.Context(), operator.Query{Status: tocsin.Dead, BizType: "order.close", Limit: 9}); err != nil || len(found) != 2 {
+		t.Errorf("find: %+v, %v", found, err)
+	}
+	if stats, err := o.Stats(t.Context(), nil); err != nil || len(stats) != 1 || stats[0].Dead != 2 {
+		t.Errorf("stats: %+v, %v", stats, err)
+	}
+	if done, err := o.RedriveDead(t.Context(), operator.DeadQuery{BizType: "order.close"}); err != nil || done.Tasks != 2 {
+		t.Errorf("redrive: %+v, %v", done, err)
+	}
+	_, err := o.Find(t.Context(), operator.Query{Status: tocsin.Dead, BizType: "coupon.remind", Limit: 9})
+	if err == nil || errors.Is(err, tocsin.ErrUnknownBizType) || !strings.Contains(err.Error(), "coupon.remind") {
+		t.Errorf("of the biz type itself: %v", err)
+	}
+}
+
 func TestWhatCannotBeDoneIsSaid(t *testing.T) {
 	t.Parallel()
 	o, cluster := open(t)

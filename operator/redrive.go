@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/loop"
@@ -49,7 +48,7 @@ func (o *Operator) rewrite(ctx context.Context, id tocsin.JobID, write func() (b
 	if server < 0 || id == 0 {
 		return tocsin.Info{}, client.Refuse(tocsin.ErrNotFound, "no task %s", id)
 	}
-	policies, err := biztype.Load(ctx, o.cfg) // before the write, as afterwards an error must not stand for one
+	policies, _, err := o.policies(ctx) // before the write, as afterwards an error must not stand for one
 	if err != nil {
 		return tocsin.Info{}, err
 	}
@@ -134,9 +133,12 @@ func (o *Operator) RedriveDead(ctx context.Context, q DeadQuery) (Redriven, erro
 	if err := q.check(); err != nil {
 		return none, err
 	}
-	only, err := o.numbers(ctx, q.BizType, q.Sees)
-	if err != nil {
-		return none, err
+	var only []uint64
+	if q.BizType != "" || q.Sees != nil { // otherwise no policy is needed
+		var err error
+		if _, only, err = o.types(ctx, q.BizType, q.Sees); err != nil {
+			return none, err
+		}
 	}
 	r := &redrive{DeadQuery: q, tables: o.tables, types: only, left: q.Limit, bounded: q.Limit > 0, done: none}
 	if q.DryRun && (!r.bounded || r.left > MaxFound) {
@@ -144,18 +146,6 @@ func (o *Operator) RedriveDead(ctx context.Context, q DeadQuery) (Redriven, erro
 	}
 	errs := o.tables.Everywhere(ctx, func(server int) error { return r.server(ctx, server) })
 	return r.done, store.Lacking(o.tables.Servers(), errs)
-}
-
-// numbers reads the policies if they matter.
-func (o *Operator) numbers(ctx context.Context, bizType string, sees func(string) bool) ([]uint64, error) {
-	if bizType == "" && sees == nil {
-		return nil, nil
-	}
-	policies, err := biztype.Load(ctx, o.cfg)
-	if err != nil {
-		return nil, err
-	}
-	return numbers(policies, bizType, sees)
 }
 
 // redriveAtOnce is the number of tasks in one transaction, and of a page of a table.

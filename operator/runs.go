@@ -50,8 +50,8 @@ func (o *Operator) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 	if err != nil || len(found) == 0 {
 		return []Run{}, err
 	}
-	policies, err := biztype.Load(ctx, o.cfg)
-	if err != nil && len(policies) == 0 {
+	policies, _, err := o.policies(ctx)
+	if err != nil {
 		return nil, err
 	}
 	runs := make([]Run, len(found))

@@ -55,7 +55,7 @@ const (
 )
 
 func (o *Operator) stats(ctx context.Context, progress func(tables int), count func(ctx context.Context, server int, tables []int) ([]store.Count, error)) ([]Stats, error) {
-	policies, err := biztype.Load(ctx, o.cfg)
+	policies, _, err := o.policies(ctx)
 	if err != nil {
 		return nil, err
 	}
