@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +62,36 @@ func bare(log *devtest.Log) *Sweeper {
 	cfg := sweepConfig(bareServers{})
 	cfg.Logger = log.Logger()
 	return NewSweeper(cfg)
+}
+
+// watched counts what waits for the end of a context.
+type watched struct {
+	context.Context
+	ended   chan struct{}
+	waiting atomic.Int32
+}
+
+func (w *watched) Done() <-chan struct{} { return w.ended }
+
+// AfterFunc is called by package context for each context that is made of this one.
+func (w *watched) AfterFunc(func()) (stop func() bool) {
+	w.waiting.Add(1)
+	return func() bool { w.waiting.Add(-1); return true }
+}
+
+// A resident sweeper has one context for as long as it runs.
+func TestASweepLeavesNothingBehindInItsContext(t *testing.T) {
+	t.Parallel()
+	ctx := &watched{Context: context.Background(), ended: make(chan struct{})}
+	s := bare(new(devtest.Log))
+	for _, timeout := range []time.Duration{time.Minute, -1} {
+		if _, err := s.sweep(ctx, timeout); err != nil {
+			t.Fatal(err)
+		}
+		if n := ctx.waiting.Load(); n != 0 {
+			t.Errorf("time-out %s: %d wait for the end of the context", timeout, n)
+		}
+	}
 }
 
 func TestASweepUnderWayLogsItsResultEachMinute(t *testing.T) {

@@ -101,11 +101,12 @@ func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
 
 // sweep is Sweep with a time-out; negative means none.
 func (s *Sweeper) sweep(ctx context.Context, timeout time.Duration) (SweepResult, error) {
-	timed, cancel := context.WithCancel(ctx)
+	timed := ctx
 	if timeout >= 0 {
+		var cancel context.CancelFunc
 		timed, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
+		defer cancel()
 	}
-	defer cancel()
 	run := newSweep(s)
 	run.walk(timed)
 	run.end(timed)
