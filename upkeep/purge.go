@@ -81,6 +81,20 @@ func (p *Purger) Run(ctx context.Context, at Times) {
 // is good for the others all the same. When ctx ends, it returns what it has.
 func (p *Purger) Purge(ctx context.Context) (PurgeResult, error) {
 	start := time.Now()
+	result, err := p.purge(ctx)
+	result.Took = time.Since(start)
+	word := "ok"
+	if err != nil {
+		word = "failed"
+	}
+	if p.metrics.ended(word, result.Took); !p.cfg.DryRun {
+		p.metrics.add(result.Ended(err == nil))
+	}
+	return result, err
+}
+
+// purge is Purge without its metrics.
+func (p *Purger) purge(ctx context.Context) (PurgeResult, error) {
 	result := PurgeResult{DryRun: p.cfg.DryRun, Types: map[string]Removed{}, Lacking: []int{}, Failed: []string{}}
 	policies, err := p.cfg.Policies(ctx)
 	if len(policies) == 0 && err != nil {
@@ -100,14 +114,6 @@ func (p *Purger) Purge(ctx context.Context) (PurgeResult, error) {
 			result.Failed = append(result.Failed, servers[server])
 			errs = append(errs, err)
 		}
-	}
-	result.Took = time.Since(start)
-	word := "ok"
-	if len(result.Failed) > 0 {
-		word = "failed"
-	}
-	if p.metrics.ended(word, result.Took); !p.cfg.DryRun {
-		p.metrics.add(result.Ended(len(result.Failed) == 0))
 	}
 	return result, store.Join(errs...)
 }

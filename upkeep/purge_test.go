@@ -192,12 +192,27 @@ func TestPurgeWithoutPoliciesIsAnErrorAndWithSomeGoesOn(t *testing.T) {
 	s := newSite(t, small)
 	s.fill()
 	broken := errors.New("no policies")
-	for n, want := range []int{0, 20} {
-		p := s.purging()
-		p.cfg.Policies = func(context.Context) ([]biztype.Policy, error) { return purgePolicies[:n], broken }
-		if r, err := p.Purge(t.Context()); !errors.Is(err, broken) || r.Total().Done != want {
+	var policies []biztype.Policy
+	var unread error
+	registry := prometheus.NewRegistry()
+	p := NewPurger(PurgeConfig{Store: s.store, Policies: func(context.Context) ([]biztype.Policy, error) { return policies, unread }, Registerer: registry})
+	const ok, purges = "tocsin_purger_last_ok", "tocsin_purger_purges_total"
+	for _, c := range []struct {
+		policies []biztype.Policy
+		unread   error
+		done     int
+		exported map[string]float64
+	}{
+		{nil, nil, 0, map[string]float64{ok: 1, purges + " ok": 1}},
+		{nil, broken, 0, map[string]float64{purges + " ok": 1, purges + " failed": 1}},
+		{purgePolicies[:1], nil, 20, map[string]float64{ok: 1, purges + " ok": 2, purges + " failed": 1}},
+		{purgePolicies[1:], broken, 12, map[string]float64{purges + " ok": 2, purges + " failed": 2}},
+	} {
+		policies, unread = c.policies, c.unread
+		if r, err := p.Purge(t.Context()); !errors.Is(err, c.unread) || r.Total().Done != c.done {
 			t.Errorf("%+v, %v", r, err)
 		}
+		wantExported(t, registry, c.exported, ok, purges)
 	}
 }
 
