@@ -177,11 +177,8 @@ func inPlain(location, message string) string {
 	return line(plain.Replace(message))
 }
 
-// codes are those of refusals that huma makes.
-var codes = map[int]string{
-	http.StatusBadRequest: "malformed", http.StatusUnprocessableEntity: "invalid", http.StatusUnsupportedMediaType: "unsupported_media_type",
-	http.StatusRequestEntityTooLarge: "body_too_large", http.StatusRequestTimeout: "slow_body", http.StatusNotAcceptable: "not_acceptable",
-}
+// codes are those of refusals that huma makes; readBody makes those of a body that can't be read.
+var codes = map[int]string{http.StatusBadRequest: "malformed", http.StatusUnprocessableEntity: "invalid"}
 
 // maxPlace is the longest location that is repeated: it may hold the name of a property that is none of ours.
 const maxPlace = 100

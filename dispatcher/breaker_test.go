@@ -101,7 +101,7 @@ func TestWhileTheTargetIsAwayItsTasksWaitAndUseNoAttempt(t *testing.T) {
 					t.Errorf("%d deliveries until it opened", n)
 				}
 				breaks, missed, state := r.read("breaks"), r.read("not_reached"), r.read("lane_state")
-				if breaks["_total order.close away"] != 1 || missed["_total order.close"] < breakAfter || state[" order.close"] != stateValues[Away] {
+				if breaks["_total order.close away"] != 1 || missed["_total order.close"] < breakAfter || state[" order.close"] != 4 {
 					t.Errorf("breaks %v, not reached %v, state %v", breaks, missed, state)
 				}
 				calls, statements := g.calls.Load(), r.statements()

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,8 +16,8 @@ type laneMetrics struct {
 	queued, running, slots, state, settling, yield *prometheus.Desc
 }
 
-// stateValues are the values of lane_state.
-var stateValues = map[State]float64{Open: 0, Limited: 1, Paused: 2, Lacking: 3, Away: 4, Busy: 5}
+// LaneStates are the states of a lane, by their values in lane_state.
+var LaneStates = []State{Open, Limited, Paused, Lacking, Away, Busy}
 
 func (d *Dispatcher) exportLanes(r prometheus.Registerer) {
 	if r == nil {
@@ -57,6 +58,6 @@ func (m *laneMetrics) Collect(to chan<- prometheus.Metric) {
 		gauge(m.queued, float64(l.Queued), l.BizType)
 		gauge(m.running, float64(l.Running), l.BizType)
 		gauge(m.slots, float64(l.Limit), l.BizType)
-		gauge(m.state, stateValues[l.State], l.BizType)
+		gauge(m.state, float64(slices.Index(LaneStates, l.State)), l.BizType)
 	}
 }

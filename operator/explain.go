@@ -8,13 +8,11 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // recoverAfter is how long after its end a claim counts as run out.
 const recoverAfter = 5 * time.Second
-
-// mostCrashes is how many claims of a task may run out until it is dead.
-const mostCrashes = 5
 
 // explain says where the task is and what it waits for. It is pure: Why reads the facts. A task may wait for several things at
 // once: the state is the first that has to change, and the others follow as sentences. What could not be read is named, and the rest
@@ -105,7 +103,7 @@ func (f *facts) settled(a *Answer) {
 func (f *facts) deadOf() string {
 	attempts := plural(f.Task.Attempts, "failed attempt")
 	switch p := f.policy(); {
-	case f.Task.Crashes >= mostCrashes:
+	case f.Task.Crashes >= store.MaxCrashes:
 		return plural(f.Task.Crashes, "claim") + " that ran out without an outcome, as its process ended each time"
 	case p != nil && f.Task.Attempts < p.WithDefaults().Attempts:
 		return attempts + " of " + strconv.Itoa(p.WithDefaults().Attempts) + ", buried by its handler or by hand"
@@ -186,7 +184,7 @@ func (f *facts) history(a *Answer) {
 		a.also("%s", f.tried())
 	}
 	if t.Crashes > 0 {
-		a.also("%s of it ran out without an outcome, as if it ended its process; with %d it is dead", plural(t.Crashes, "claim"), mostCrashes)
+		a.also("%s of it ran out without an outcome, as if it ended its process; with %d it is dead", plural(t.Crashes, "claim"), store.MaxCrashes)
 	}
 }
 

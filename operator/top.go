@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/tocsinhq/tocsin/dispatcher"
 )
 
 // Activity is what the nodes of a cluster deliver now, by biz type: what `tocsin top` shows.
@@ -83,9 +85,6 @@ type NodeActivity struct {
 	Unsettled int     `json:"unsettled"`
 	Oldest    float64 `json:"unsettled_seconds"`
 }
-
-// laneStates are the words for the states of a lane, by their values.
-var laneStates = []string{"open", "limited", "paused", "lacking", "away", "busy"}
 
 // laneOrder are all words for a lane, from good to bad.
 var laneOrder = []string{"open", "full", "limited", "busy", "paused", "away", "lacking"}
@@ -170,7 +169,7 @@ func (v *Activity) add(types map[string]*typeSum, was, is nodeSample) {
 	for name, t := range is.Types {
 		s := types[name]
 		if s == nil {
-			s = &typeSum{TypeActivity: TypeActivity{Name: name, State: laneStates[0]}}
+			s = &typeSum{TypeActivity: TypeActivity{Name: name, State: laneOrder[0]}}
 			types[name] = s
 		}
 		s.occupy(t)
@@ -191,7 +190,7 @@ func (v *Activity) add(types map[string]*typeSum, was, is nodeSample) {
 // occupy adds what a node has in hand, and what it measured.
 func (s *typeSum) occupy(t typeSample) {
 	s.Running, s.Limit, s.Queued = s.Running+t.Running, s.Limit+t.Limit, s.Queued+t.Queued
-	state := laneStates[min(max(t.State, 0), len(laneStates)-1)]
+	state := string(dispatcher.LaneStates[min(max(t.State, 0), len(dispatcher.LaneStates)-1)])
 	if state == "open" && t.Limit > 0 && t.Running >= t.Limit {
 		state = "full"
 	}

@@ -32,7 +32,7 @@ import (
 // Nothing waits for alarms. Died and Missed only note the event under a lock; one goroutine, Run, does the rest. Memory is
 // bounded: one entry for each biz type and kind.
 //
-// On failure: a table that can't be read is left out of the count, named in the alarm, and counted by the next alarm. If
+// On failure: a database that can't be read in full is left out of the count, named in the alarm, and counted by the next. If
 // the alarm can't be added, it is tried again every ten seconds. A process that ends forgets the missed runs that it has
 // noted.
 const (

@@ -14,8 +14,8 @@
 //
 // On failure: a table that can't be read or written costs itself only; a server that does not answer costs its own tables
 // only, and is named in the result, which is good for the others; the next run tries again. Each kind of work may be cut off at
-// any point. A pause follows each statement, except those of sweeps, for which tasks wait, and of
-// a recorder whose queue is half full.
+// any point. A pause follows each page of an audit and of the backlog, each batch that a purge removes, and each batch of a
+// recorder whose queue is not half full.
 //
 // The metrics of the last run of recurring work have the same names for a resident process and for a command that cron starts.
 package upkeep

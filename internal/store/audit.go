@@ -272,7 +272,7 @@ func (s *Store) auditSlots(q AuditQuery) slots {
 	}
 	return slots{
 		"total": s.layout.Total(), "rows": rows, "limit": q.Limit, "examples": auditExamples, "grace": int(q.Grace / time.Second),
-		"types": q.Types, "paused": q.Paused, "crashes": maxCrashes, "attempts": q.attempts(nil),
+		"types": q.Types, "paused": q.Paused, "crashes": MaxCrashes, "attempts": q.attempts(nil),
 		"no_schedule": func(table int) []byte {
 			database := s.layout.DatabaseOf(table)
 			if q.Unscheduled[database] {

@@ -194,7 +194,7 @@ func (b *bench) keyPlans(t *testing.T) {
 	loading, _ := b.loadText(parts)
 	completing, _ := b.settleText(outcomes, groupOutcomes(outcomes))
 	which, _ := (&DeadQuery{Until: b.clock()}).which()
-	in := slots{"ids": ids, "crashes": maxCrashes - 1, "which": which, "key": sameKey}
+	in := slots{"ids": ids, "crashes": MaxCrashes - 1, "which": which, "key": sameKey}
 	texts := map[string][]byte{
 		"load":      loading,
 		"claimable": (&claiming{store: b.Store}).entriesText(nil, claimable, entries),

@@ -53,7 +53,7 @@ func TestRecoverChecksAgainWhenItWrites(t *testing.T) {
 	now := b.clock()
 	b.add(task{id: id(0, 1), status: tocsin.Claimed, action: now + 60_000}, task{id: id(0, 2), action: now - 9000},
 		task{id: id(0, 3), status: tocsin.Claimed, action: now + 60_000, crashes: 4}, task{id: id(0, 4), status: tocsin.Done, action: now - 9000, crashes: 4})
-	in := slots{"ids": []tocsin.JobID{id(0, 1), id(0, 2), id(0, 3), id(0, 4)}, "crashes": maxCrashes - 1}
+	in := slots{"ids": []tocsin.JobID{id(0, 1), id(0, 2), id(0, 3), id(0, 4)}, "crashes": MaxCrashes - 1}
 	for _, text := range []string{b.union(recoverBury, in, 0), b.union(recoverBack, in, 0)} {
 		res, err := b.db.Exec(text)
 		if err != nil {

@@ -61,9 +61,9 @@ WHERE job_id IN ({ids})
   AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND;`)
 )
 
-// maxCrashes is how many claims of a task may run out before it is buried: it
+// MaxCrashes is how many claims of a task may run out before it is buried: it
 // seems to kill its process.
-const maxCrashes = 5
+const MaxCrashes = 5
 
 // Recover ends claims of the tables whose deadline passed 5 s ago or more, at
 // most limit of them (500 at most): the task is pending again, due at once, or dead where
@@ -108,7 +108,7 @@ func (s *Store) NextRunOut(ctx context.Context, server int, tables []int) (in ti
 func (s *Store) recoverRows(ctx context.Context, sv *server, parts []idsOf, total *Recovered) error {
 	var text []byte
 	for _, part := range parts {
-		fill := s.ofTable(part.table, slots{"ids": part.ids, "crashes": maxCrashes - 1})
+		fill := s.ofTable(part.table, slots{"ids": part.ids, "crashes": MaxCrashes - 1})
 		text = recoverBack.render(recoverBury.render(text, fill), fill)
 	}
 	var counts []int64
