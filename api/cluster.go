@@ -86,7 +86,7 @@ func (a *API) listNodes(ctx context.Context, c *call, in *groupQuery) (out Nodes
 
 // unasked is the problem of a cluster that could not be asked at all.
 func unasked(err error) error {
-	if p := problemOf(err); p.Status != http.StatusInternalServerError {
+	if p := asProblem(err); p.Status != http.StatusInternalServerError {
 		return err
 	}
 	return &failure{problem(http.StatusServiceUnavailable, "unavailable", "etcd or the databases can't be asked now: repeat the request later; the node's log has the cause").after(retrySoon), err}

@@ -194,6 +194,9 @@ func TestWideReadsAreFew(t *testing.T) {
 			t.Errorf("%d %s", got.status, got.text)
 		}
 	}
+	if got := s.do(get("/cluster/tables?counts=true").by("all")); got.status != http.StatusTooManyRequests || got.Code != "busy" {
+		t.Errorf("counts of tables: %d %s", got.status, got.text)
+	}
 	for _, narrow := range []request{get("/tasks?biz_id=1"), get("/cluster/tables").by("all")} {
 		if got := s.do(narrow); got.status != http.StatusOK {
 			t.Errorf("%s: %d %s", narrow.path, got.status, got.text)
