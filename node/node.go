@@ -69,7 +69,7 @@ var errRunning = errors.New("node: Run is under way already")
 // nil. While etcd is away when Run is called, the node works as a resident sweeper
 // until etcd answers; while all servers are, it waits for one. If outcomes can't be stored, it retries for 5 s more. It returns an error if
 // it could not start, an engine failed or outcomes are lost. Nothing runs on after
-// it, except a handler that ignores its context.
+// it, except a handler that ignores its context, and a reading of secrets that hangs.
 func (n *Node) Run(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext

@@ -145,9 +145,9 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 			return err
 		}
 	}
-	p.roster.set(policies)
+	p.roster.set(ctx, policies)
 	p.watcher, err = biztype.NewWatcher(biztype.WatchConfig{
-		Cluster: p.cfg.Tables, Changed: p.roster.set, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+		Cluster: p.cfg.Tables, Changed: func(now []biztype.Policy) { p.roster.set(ctx, now) }, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	return err
 }

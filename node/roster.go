@@ -76,12 +76,13 @@ func newRoster(t *targets, g group, log *slog.Logger, r prometheus.Registerer) *
 // run reads the secrets again at intervals, until ctx ends.
 func (r *roster) run(ctx context.Context) {
 	for loop.Wait(ctx, rosterEvery) == nil {
-		r.look()
+		r.look(ctx)
 	}
 }
 
-// set replaces the policies.
-func (r *roster) set(policies []biztype.Policy) {
+// set replaces the policies. It waits for their secrets, at most until ctx ends.
+func (r *roster) set(ctx context.Context, policies []biztype.Policy) {
+	r.targets.read(ctx, policies) // before the lock, which deliveries and the status page need
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.policies = policies
@@ -108,7 +109,8 @@ func (r *roster) count() {
 }
 
 // look reads the secrets again.
-func (r *roster) look() {
+func (r *roster) look(ctx context.Context) {
+	r.targets.read(ctx, r.known())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.targets.leave(r.group.Newest)

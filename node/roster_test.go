@@ -69,7 +69,7 @@ func TestANodeCountsTheBizTypesOfAllGroups(t *testing.T) {
 	t.Parallel()
 	r, _ := newDesk(t, Config{Group: "orders"}, &devtest.Log{})
 	of := func(group, own string) int { return int(testutil.ToFloat64(r.groups.WithLabelValues(group, own))) }
-	r.set([]biztype.Policy{
+	r.set(t.Context(), []biztype.Policy{
 		{Name: "a", Number: 1, Group: "other"}, {Name: "b", Number: 2, Group: "other", Paused: true}, {Name: "c", Number: 3, Group: "third", Paused: true}, remind(),
 	})
 	if testutil.CollectAndCount(r.groups) != 3 || of("other", "false") != 1 || of(biztype.CallbackGroup, "false") != 1 || of("orders", "true") != 0 {
@@ -81,18 +81,18 @@ func TestANodeTellsOfWhichTypesItLeavesNewerPayloads(t *testing.T) {
 	t.Parallel()
 	var log devtest.Log
 	r, d := newDesk(t, Config{}, &log)
-	r.set([]biztype.Policy{{Name: "order.close", Number: 1}})
+	r.set(t.Context(), []biztype.Policy{{Name: "order.close", Number: 1}})
 	d.newer = map[uint64]dispatcher.Newer{1: {Version: 3, Known: 1, Times: 7, Last: time.Now()}, 9: {Version: 2, Last: time.Now()}}
-	r.look()
+	r.look(t.Context())
 	if got := d.last(); !maps.Equal(got.Newer, map[string]int{"order.close": 3}) || len(got.Types) != 1 {
 		t.Errorf("told %+v", got)
 	}
-	r.look()
+	r.look(t.Context())
 	if lines := log.Lines("tasks with a newer payload than this program reads are left for a program that reads it"); len(lines) != 1 {
 		t.Errorf("%d lines about it: %v", len(lines), lines)
 	}
 	d.newer = map[uint64]dispatcher.Newer{1: {Version: 3, Last: time.Now().Add(-newerFor)}}
-	r.look()
+	r.look(t.Context())
 	if got := d.last(); len(got.Newer) != 0 {
 		t.Errorf("told %+v long after the last", got)
 	}
@@ -103,7 +103,7 @@ func TestANodeTellsWhatItDeliversAndWhatItLacks(t *testing.T) {
 	env := map[string]string{"A": goodSecret}
 	r, d := newDesk(t, Config{Getenv: func(name string) string { return env[name] }}, new(devtest.Log))
 	policies := []biztype.Policy{{Name: "order.close", Number: 1}, remind("A", "B"), {Name: "order.open", Number: 3}, {Name: "foreign", Number: 4, Group: "other"}}
-	r.set(policies)
+	r.set(t.Context(), policies)
 	if got := d.last(); !slices.Equal(got.Types, []string{"order.close"}) || !slices.Equal(slices.Sorted(maps.Keys(got.Lacks)), []string{"coupon.remind", "order.open"}) {
 		t.Errorf("told %+v", got)
 	}
@@ -114,21 +114,21 @@ func TestANodeTellsWhatItDeliversAndWhatItLacks(t *testing.T) {
 		t.Error("a type that it lacks is one that it delivers")
 	}
 	env["B"] = otherSecret // then both are there
-	r.look()
+	r.look(t.Context())
 	if n, ok := r.number("coupon.remind"); n != 2 || !ok || d.lacks("coupon.remind") != "" || d.set != 2 {
 		t.Errorf("told %+v after the secret has come, the dispatcher %d times", d.last(), d.set)
 	}
-	r.look()
+	r.look(t.Context())
 	if len(d.told) != 2 || d.set != 2 {
 		t.Errorf("told %d times, the dispatcher %d times, though nothing has changed", len(d.told), d.set)
 	}
 	d.inHand = true
-	r.set([]biztype.Policy{policies[0], remind("A", "C")}) // there is no C
+	r.set(t.Context(), []biztype.Policy{policies[0], remind("A", "C")}) // there is no C
 	if got := d.last(); slices.Contains(got.Types, "coupon.remind") || got.Lacks["coupon.remind"] != "" {
 		t.Errorf("told %+v while deliveries are in hand", got)
 	}
 	d.inHand = false
-	r.look()
+	r.look(t.Context())
 	if d.lacks("coupon.remind") == "" {
 		t.Errorf("told %+v when none is in hand", d.last())
 	}
@@ -141,8 +141,8 @@ func TestWhatANodeLacksIsLoggedAtOnceAndThenOnceAMinute(t *testing.T) {
 			var log devtest.Log
 			r, d := newDesk(t, Config{Getenv: func(string) string { return "" }}, &log)
 			d.unknown, d.elsewhere = true, elsewhere
-			r.set([]biztype.Policy{remind("A")})
-			r.look()
+			r.set(t.Context(), []biztype.Policy{remind("A")})
+			r.look(t.Context())
 			if n := len(log.Lines(standIn, nobody)); n != 0 {
 				t.Errorf("%d lines before it is known what others deliver", n)
 			}
@@ -170,37 +170,66 @@ func TestASecretOfADirectoryIsUsedWhenItComesAndChangesAndKeptWhenItGoes(t *test
 	}
 	var log devtest.Log
 	r, d := newDesk(t, Config{SecretsDir: dir, Getenv: func(string) string { return "" }}, &log)
-	r.set([]biztype.Policy{remind("A")})
+	r.set(t.Context(), []biztype.Policy{remind("A")})
 	if why := d.lacks("coupon.remind"); !strings.Contains(why, dir) {
 		t.Errorf("the reason is %q", why)
 	}
 	sink := func() any { target, _ := r.targets.of(remind("A")); return target.Sink }
 	write(goodSecret + "\n")
-	r.look()
+	r.look(t.Context())
 	first := sink()
 	if d.lacks("coupon.remind") != "" || d.set != 2 {
 		t.Errorf("told %+v, the dispatcher %d times", d.last(), d.set)
 	}
 	write(otherSecret)
-	r.look()
+	r.look(t.Context())
 	second := sink()
 	if second == first || d.set != 3 {
 		t.Errorf("a changed secret is not used; the dispatcher was told %d times", d.set)
 	}
 	for _, half := range []string{otherSecret[:20], "two\nlines"} { // as a writer may leave it for a moment
 		write(half)
-		r.look()
+		r.look(t.Context())
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	r.look()
+	r.look(t.Context())
 	if sink() != second || d.lacks("coupon.remind") != "" || d.set != 3 {
 		t.Errorf("what was read before is not used any more: told %+v, the dispatcher %d times", d.last(), d.set)
 	}
 	if n := len(log.Lines("a secret can't be read any more: going on with what was read before")); n != 1 {
 		t.Errorf("%d lines:\n%v", n, log.Lines())
 	}
+}
+
+func TestOneReadingOfSecretsIsUnderWayAndItsEndIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn, readings := make(chan struct{}), 0
+		var log devtest.Log
+		r, d := newDesk(t, Config{Getenv: func(name string) string {
+			if name == "A" {
+				readings++
+				<-goOn
+			}
+			return goodSecret
+		}}, &log)
+		r.set(t.Context(), []biztype.Policy{remind("A")})
+		r.look(t.Context())
+		synctest.Wait()
+		if why := d.lacks("coupon.remind"); readings != 1 || !strings.Contains(why, "A has not been read yet") {
+			t.Errorf("%d readings are under way; the type is lacking: %q", readings, why)
+		}
+		if n := len(log.Lines("the secrets of callbacks can't be read in time: going on with what was read before")); n != 1 {
+			t.Errorf("logged %v", log.Lines())
+		}
+		close(goOn)
+		synctest.Wait()
+		r.look(t.Context())
+		if why := d.lacks("coupon.remind"); readings != 2 || why != "" {
+			t.Errorf("after %d readings the type is lacking: %q", readings, why)
+		}
+	})
 }
 
 func TestANodeLeavesATypeWhileOthersKnowANewerPayload(t *testing.T) {
@@ -213,9 +242,9 @@ func TestANodeLeavesATypeWhileOthersKnowANewerPayload(t *testing.T) {
 		lacks       bool
 	}{{0, 1, false}, {2, 1, false}, {3, 2, true}, {3, 2, true}, {1, 3, false}} {
 		if d.newest = c.newest; d.set == 0 {
-			r.set(policies)
+			r.set(t.Context(), policies)
 		} else {
-			r.look()
+			r.look(t.Context())
 		}
 		_, delivers := r.targets.of(policies[0])
 		told := d.last()
@@ -245,7 +274,7 @@ func TestAHandlerThatGetsNoTaskIsLoggedWheneverThatChanges(t *testing.T) {
 		{[]biztype.Policy{{Name: "order.close", Webhook: hook}}, "a handler gets no task: the policy of its biz type sends the tasks to a callback: remove webhook from the policy, or the handler from the program"},
 	} {
 		before := len(log.Lines())
-		r.set(step.policies)
+		r.set(t.Context(), step.policies)
 		got := ""
 		for _, line := range log.Lines()[before:] {
 			got += fmt.Sprintf("%s: %v", line["message"], line["why"])

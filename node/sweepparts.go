@@ -41,6 +41,7 @@ type sweepParts struct {
 	mode       sweepMode
 	metrics    *prometheus.Registry // of the engines beside the dispatcher; a node in the same process may export the same names
 	store      *store.Store
+	targets    *targets
 	dispatcher *dispatcher.Dispatcher
 	policies   atomic.Pointer[[]biztype.Policy]
 	writes     *writes
@@ -80,8 +81,8 @@ func (w *sweepParts) sweep(ctx context.Context, use func(context.Context, *upkee
 }
 
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.Sweeper) error) (err error) {
-	targets := newTargets(w.cfg, w.handlers, w.mine)
-	defer targets.close()
+	w.targets = newTargets(w.cfg, w.handlers, w.mine)
+	defer w.targets.close()
 	w.alarms = upkeep.NewAlarms(upkeep.AlarmsConfig{ // about all tasks
 		Store: w.store, Cluster: w.cfg.Tables, Policies: w.known,
 		Leads: func() bool { return true }, Hurry: w.cfg.only != nil, Logger: w.cfg.Logger, Registerer: w.metrics,
@@ -93,16 +94,16 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.
 		Runs: schedule.NewRuns(w.store, schedule.RunsConfig{ // its metrics would be those of Run; the sweeper counts what it skips
 			Missed: w.alarms.Missed, Logger: w.cfg.Logger,
 		}),
-		Target: targets.of, ClaimAll: true, MayClaim: w.writes.mayClaim, Settled: w.settled, Record: recorder.Record, Observe: w.cfg.observer(ctx),
+		Target: w.targets.of, ClaimAll: true, MayClaim: w.writes.mayClaim, Settled: w.settled, Record: recorder.Record, Observe: w.cfg.observer(ctx),
 		Logger: w.cfg.Logger, // its metrics would be those of Run's dispatcher
 	})
 	if err != nil {
 		return err
 	}
-	w.follow(*w.policies.Load())
+	w.follow(ctx, *w.policies.Load())
 	metrics := newScope(w.cfg.Registerer)
 	defer metrics.end()
-	s := upkeep.NewSweeper(w.config(targets, metrics.registerer()))
+	s := upkeep.NewSweeper(w.config(ctx, metrics.registerer()))
 	if err := metrics.check(); err != nil {
 		return err
 	}
@@ -126,12 +127,12 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.
 	return err
 }
 
-func (w *sweepParts) config(t *targets, r prometheus.Registerer) upkeep.SweeperConfig {
+func (w *sweepParts) config(ctx context.Context, r prometheus.Registerer) upkeep.SweeperConfig {
 	g := schedule.NewGenerator(schedule.GeneratorConfig{Store: w.store, Missed: w.alarms.Missed, Logger: w.cfg.Logger, Registerer: w.metrics})
 	cfg := upkeep.SweeperConfig{
 		Tables: w.store, Intake: w.dispatcher,
-		Policies: func() []biztype.Policy { w.refresh(t); return w.known() },
-		Can:      func(p biztype.Policy) bool { _, ok := t.of(p); return ok },
+		Policies: func() []biztype.Policy { w.refresh(ctx); return w.known() },
+		Can:      func(p biztype.Policy) bool { _, ok := w.targets.of(p); return ok },
 		Grace:    w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.outcomes, Claimed: w.dispatcher.Claimed, Upkeep: w.upkept,
 		Make: func(ctx context.Context) (int, error) { made, err := g.Overdue(ctx); return made.Runs, err },
 		Sick: w.sick, Logger: w.cfg.Logger, Registerer: r,
@@ -180,7 +181,8 @@ func (w *sweepParts) watch(ctx context.Context) error {
 	if !w.mode.stays {
 		log = loop.AtLeast(log, slog.LevelWarn)
 	}
-	watcher, err := biztype.NewWatcher(biztype.WatchConfig{Cluster: w.cfg.Tables, Changed: w.follow, Logger: log})
+	follow := func(now []biztype.Policy) { w.follow(ctx, now) }
+	watcher, err := biztype.NewWatcher(biztype.WatchConfig{Cluster: w.cfg.Tables, Changed: follow, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -200,13 +202,14 @@ func (w *sweepParts) raiseMarks(ctx, work context.Context, g *errgroup.Group) {
 }
 
 // refresh reads the callbacks' secrets again, and logs which are missing.
-func (w *sweepParts) refresh(t *targets) {
+func (w *sweepParts) refresh(ctx context.Context) {
 	policies := w.known()
-	if t.reload(policies, &w.seen) {
+	w.targets.read(ctx, policies)
+	if w.targets.reload(policies, &w.seen) {
 		w.dispatcher.SetPolicies(policies)
 	}
 	callbacks := slices.DeleteFunc(slices.Clone(policies), func(p biztype.Policy) bool { return p.Webhook == nil })
-	for name, why := range t.lacks(callbacks) {
+	for name, why := range w.targets.lacks(callbacks) {
 		w.limit.Of(w.cfg.Logger, name).Error("callback can't be delivered here", "biz_type", name, "why", why)
 	}
 }
@@ -214,7 +217,8 @@ func (w *sweepParts) refresh(t *targets) {
 // known returns the policies.
 func (w *sweepParts) known() []biztype.Policy { return *w.policies.Load() }
 
-func (w *sweepParts) follow(policies []biztype.Policy) {
+func (w *sweepParts) follow(ctx context.Context, policies []biztype.Policy) {
+	w.targets.read(ctx, policies)
 	w.policies.Store(&policies)
 	w.dispatcher.SetPolicies(policies)
 }

@@ -1,15 +1,22 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/webhook"
 )
+
+// readWithin is how long the secrets are waited for: a directory or vault that hangs must hold up nothing else.
+const readWithin = 5 * time.Second
 
 // targets finds where the tasks of a policy go: a webhook if it names one, else
 // the Go handler of its name. Safe for concurrent use.
@@ -18,11 +25,20 @@ type targets struct {
 	secrets  webhook.Secrets
 	handlers *Handlers
 	mine     func(biztype.Policy) bool
+	limit    loop.LogLimit
+	reading  chan struct{} // 1 slot, taken while secrets are read
 
 	mu       sync.Mutex
+	values   map[string]secret   // as last read, by name
 	webhooks map[string]callback // by policy name
 	changes  int                 // of webhooks and outdated, so far
 	outdated map[string]error    // biz types that newer nodes deliver, with the reasons
+}
+
+// secret is what was read under a name.
+type secret struct {
+	value string
+	err   error
 }
 
 // callback is a callback's sink and the settings it was made from.
@@ -36,7 +52,8 @@ type callback struct {
 
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
 	return &targets{
-		cfg: cfg, secrets: webhook.Secrets{Dir: cfg.SecretsDir, Getenv: cfg.Getenv}, handlers: h, mine: mine, webhooks: map[string]callback{},
+		cfg: cfg, secrets: webhook.Secrets{Dir: cfg.SecretsDir, Getenv: cfg.Getenv}, handlers: h, mine: mine,
+		reading: make(chan struct{}, 1), values: map[string]secret{}, webhooks: map[string]callback{},
 	}
 }
 
@@ -65,10 +82,52 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 	return target, nil
 }
 
+// read reads the secrets that the policies name. It returns when they are read, when ctx
+// ends, or after readWithin; what was read before then stays in use. Nothing can cut off
+// a reading: one that hangs goes on, and no other begins before it has ended.
+func (t *targets) read(ctx context.Context, policies []biztype.Policy) {
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	done := make(chan struct{})
+	select {
+	case <-ctx.Done():
+	case t.reading <- struct{}{}:
+		go func() {
+			defer close(done)
+			t.readAll(policies)
+			<-t.reading
+		}()
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.limit.Of(t.cfg.Logger, "reading").Warn("the secrets of callbacks can't be read in time: going on with what was read before",
+				"timeout", readWithin.String())
+		}
+	}
+}
+
+func (t *targets) readAll(policies []biztype.Policy) {
+	values := make(map[string]secret)
+	for _, p := range policies {
+		if p.Webhook == nil || !t.mine(p) {
+			continue
+		}
+		for _, name := range p.Webhook.Secrets {
+			value, err := t.secrets.Value(name)
+			values[name] = secret{value, err}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.Copy(t.values, values)
+}
+
 // webhook returns the sink of a policy. It is the same sink as before unless target,
-// concurrency or secrets have changed, so that connections stay open. Secrets are
-// read each time. If they can't be read for the moment, say while a file is being
-// written, the former ones stay in use.
+// concurrency or secrets have changed, so that connections stay open. If the last try
+// to read the secrets failed, say while a file was being written, the former ones stay
+// in use.
 func (t *targets) webhook(p biztype.Policy) (dispatcher.Sink, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,9 +135,12 @@ func (t *targets) webhook(p biztype.Policy) (dispatcher.Sink, error) {
 	old, known := t.webhooks[p.Name]
 	var err error
 	c.Sink, err = webhook.FromPolicy(p, t.cfg.Name, func(name string) (string, error) {
-		value, err := t.secrets.Value(name)
-		c.values = append(c.values, value)
-		return value, err
+		last, read := t.values[name]
+		if !read {
+			return "", fmt.Errorf("the webhook's secret %s has not been read yet", name)
+		}
+		c.values = append(c.values, last.value)
+		return last.value, last.err
 	})
 	same := known && old.key == c.key
 	if same && (err != nil || slices.Equal(old.values, c.values)) {
