@@ -198,8 +198,14 @@ func TestASecretOfADirectoryIsUsedWhenItComesAndChangesAndKeptWhenItGoes(t *test
 	if sink() != second || d.lacks("coupon.remind") != "" || d.set != 3 {
 		t.Errorf("what was read before is not used any more: told %+v, the dispatcher %d times", d.last(), d.set)
 	}
-	if n := len(log.Lines("a secret can't be read any more: going on with what was read before")); n != 1 {
+	if n := len(log.Lines("a secret can't be read any more: going on with what was read before")); n != 1 || len(r.targets.stale()) != 1 {
 		t.Errorf("%d lines:\n%v", n, log.Lines())
+	}
+	moved := remind("A")
+	moved.Group = "other"
+	r.set(t.Context(), []biztype.Policy{moved})
+	if stale := r.targets.stale(); len(stale) != 0 {
+		t.Errorf("of callbacks that are not delivered here any more it goes on to tell %v", stale)
 	}
 }
 

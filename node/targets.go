@@ -162,16 +162,25 @@ func (t *targets) webhook(p biztype.Policy) (dispatcher.Sink, error) {
 	return c.wrapped, nil
 }
 
-// reload checks all policies again, and reports whether a callback's target has
-// changed, come or gone since the last call.
+// reload checks all policies again, lets go of callbacks that are no longer among them,
+// and reports whether a callback's target has changed, come or gone since the last call.
 func (t *targets) reload(policies []biztype.Policy, before *int) bool {
+	wanted := make(map[string]bool)
 	for _, p := range policies {
 		if t.mine(p) && p.Webhook != nil {
+			wanted[p.Name] = true
 			_, _ = t.webhook(p)
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for name, c := range t.webhooks {
+		if !wanted[name] {
+			c.Close()
+			delete(t.webhooks, name)
+			t.changes++
+		}
+	}
 	changed := t.changes != *before
 	*before = t.changes
 	return changed
