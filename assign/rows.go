@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -65,6 +66,7 @@ type Rows struct {
 	mu     sync.Mutex
 	record nodeRecord
 	lists  map[int][]attendee          // by database; missing: never read
+	readAt map[int]time.Time           // when each list was read last
 	others map[int]map[string]NodeInfo // the other nodes, by server and id; missing: never read
 	first  []int
 }
@@ -80,7 +82,7 @@ func NewRows(cfg RowsConfig) (*Rows, error) {
 	}
 	r := &Rows{
 		cfg: cfg, id: name.NewID(cfg.Node), record: nodeRecord{NodeInfo: cfg.Info, Weight: max(cfg.Weight, 1)},
-		lists: map[int][]attendee{}, others: map[int]map[string]NodeInfo{},
+		lists: map[int][]attendee{}, readAt: map[int]time.Time{}, others: map[int]map[string]NodeInfo{},
 		nodes:  gauge("nodes", "Nodes of the group that are there, by the node tables."),
 		tables: gauge("tables_first", "Tables that this node looks at first; it takes rows of the others a quarter of a second later."),
 		failures: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
@@ -157,7 +159,7 @@ func (r *Rows) note(server int, found []store.Attendee) {
 	r.mu.Lock()
 	lists, others := r.read(found)
 	for database, list := range lists {
-		r.lists[database] = list
+		r.lists[database], r.readAt[database] = list, time.Now()
 	}
 	if len(lists) > 0 {
 		r.others[server] = others
@@ -165,7 +167,7 @@ func (r *Rows) note(server int, found []store.Attendee) {
 	now := firsts(r.id, r.cfg.Layout, r.lists)
 	changed := !slices.Equal(now, r.first)
 	r.first = now
-	r.nodes.Set(float64(r.count()))
+	r.nodes.Set(float64(len(r.there())))
 	r.tables.Set(float64(len(now)))
 	r.mu.Unlock()
 	if changed {
@@ -193,22 +195,34 @@ func attendeeOf(id string, record nodeRecord) attendee {
 	return attendee{Member{id, record.Weight}, len(record.Lacks) > 0}
 }
 
-// count returns how many nodes are there. Called under mu.
-func (r *Rows) count() int {
-	all := map[string]bool{r.id: true}
-	for _, nodes := range r.others {
-		for id := range nodes {
-			all[id] = true
+// current returns the databases, ascending, whose lists count: nodes of a list that is older than the latest by GoneAfter may be
+// gone. Called under mu.
+func (r *Rows) current() []int {
+	var latest time.Time
+	for _, at := range r.readAt {
+		if at.After(latest) {
+			latest = at
 		}
 	}
-	return len(all)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.lists)), func(database int) bool { return latest.Sub(r.readAt[database]) > GoneAfter })
+}
+
+// there returns the ids of the nodes that are there, this one included. Called under mu.
+func (r *Rows) there() map[string]bool {
+	all := map[string]bool{r.id: true}
+	for _, database := range r.current() {
+		for _, n := range r.lists[database] {
+			all[n.ID] = true
+		}
+	}
+	return all
 }
 
 // Peers returns how many nodes of the group are there, this one included.
 func (r *Rows) Peers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.count()
+	return len(r.there())
 }
 
 // Owned returns how many tables this node looks at first; it owns none.
@@ -223,6 +237,19 @@ func (r *Rows) LooksFirst(table int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, first := slices.BinarySearch(r.first, table)
+	return first
+}
+
+// Leads reports whether this node does what one node of the group does for all: it looks first at the first table of the lowest
+// database whose list counts.
+func (r *Rows) Leads() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current := r.current()
+	if len(current) == 0 {
+		return false
+	}
+	_, first := slices.BinarySearch(r.first, current[0]*r.cfg.Layout.Tables)
 	return first
 }
 
@@ -247,9 +274,10 @@ func (r *Rows) Tell(t Told) {
 func (r *Rows) Elsewhere(bizType string) (delivered, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	there := r.there()
 	for _, nodes := range r.others {
-		for _, info := range nodes {
-			delivered = delivered || slices.Contains(info.Types, bizType)
+		for id, info := range nodes {
+			delivered = delivered || there[id] && slices.Contains(info.Types, bizType)
 		}
 	}
 	return delivered, len(r.others) > 0

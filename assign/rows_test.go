@@ -56,38 +56,45 @@ func TestTablesAreDealtByWeight(t *testing.T) {
 	})
 }
 
-// nodeTables keeps the node rows of two databases on one server.
+// nodeTables keeps the node rows of two databases, each on a server of its own.
 type nodeTables struct {
 	mu    sync.Mutex
 	rows  map[string]store.Attendee
 	at    map[string]time.Time
-	fails error
+	fails [2]error // by server
 }
 
-func (f *nodeTables) Servers() []string { return []string{"db1"} }
+func (f *nodeTables) Servers() []string { return []string{"db1", "db2"} }
 
-func (f *nodeTables) Attend(_ context.Context, _ int, group, node, about string) error {
+func (f *nodeTables) Attend(_ context.Context, server int, group, node, about string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.fails == nil {
+	if f.fails[server] == nil {
 		f.rows[node] = store.Attendee{Group: group, Node: node, About: about}
 		f.at[node] = time.Now()
 	}
-	return f.fails
+	return f.fails[server]
 }
 
-func (f *nodeTables) Attending(_ context.Context, _ int, within time.Duration) (all []store.Attendee, err error) {
+func (f *nodeTables) Attending(_ context.Context, server int, within time.Duration) (all []store.Attendee, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, a := range f.rows {
-		if time.Since(f.at[id]) > within || f.fails != nil {
-			continue
-		}
-		for a.Database = range 2 {
+		if time.Since(f.at[id]) <= within && f.fails[server] == nil {
+			a.Database = server
 			all = append(all, a)
 		}
 	}
-	return all, f.fails
+	return all, f.fails[server]
+}
+
+// failing makes servers fail.
+func (f *nodeTables) failing(servers ...int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, server := range servers {
+		f.fails[server] = errors.New("away")
+	}
 }
 
 func (f *nodeTables) Depart(_ context.Context, _ int, _, node string) error {
@@ -145,14 +152,56 @@ func TestNodesThatComeAndGoShareTheTables(t *testing.T) {
 		share("one was killed", 4, a)
 		time.Sleep(GoneAfter)
 		share("one was killed long ago", 8, a)
-		f.mu.Lock()
-		f.fails = errors.New("away")
-		f.mu.Unlock()
+		f.failing(0, 1)
 		time.Sleep(time.Minute)
 		share("the server is away", 8, a)
 		stopA()
 		if len(f.rows) > 1 {
 			t.Errorf("rows are left: %v", f.rows)
+		}
+	})
+}
+
+func TestOneNodeLeadsWhileAServerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &nodeTables{rows: map[string]store.Attendee{}, at: map[string]time.Time{}}
+		var nodes []*Rows
+		var stops []func()
+		for _, name := range []string{"a", "b", "c"} {
+			n, stop := attend(t, f, name)
+			nodes, stops = append(nodes, n), append(stops, stop)
+		}
+		leader := func(what string) (leader int) {
+			t.Helper()
+			time.Sleep(GoneAfter + 2*attendEvery)
+			synctest.Wait()
+			leads := 0
+			for i, n := range nodes {
+				if n.Peers() != len(nodes) {
+					t.Errorf("%s: %s knows of %d nodes, there are %d", what, n.ID(), n.Peers(), len(nodes))
+				}
+				if n.Leads() {
+					leads, leader = leads+1, i
+				}
+			}
+			if leads != 1 {
+				t.Fatalf("%s: %d nodes lead", what, leads)
+			}
+			return leader
+		}
+		first := leader("all is well")
+		f.failing(0)
+		leader("the first server is away")
+		stops[first]()
+		nodes, stops = slices.Delete(nodes, first, first+1), slices.Delete(stops, first, first+1)
+		leader("the node that led is gone too")
+		n, stop := attend(t, f, "d")
+		nodes, stops = append(nodes, n), append(stops, stop)
+		leader("one more has come")
+		f.failing(1)
+		leader("no server can be read")
+		for _, stop := range stops {
+			stop()
 		}
 	})
 }
@@ -179,7 +228,6 @@ func TestANewerPayloadCountsIfEachServerHasANodeThatKnowsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.nudges = make([]chan struct{}, 2) // two servers
 	old := store.Attendee{Group: "g", Node: "old", About: `{"types":["x"],"versions":{"x":1}}`}
 	newer := store.Attendee{Group: "g", Node: "new", About: `{"types":["x"],"versions":{"x":3}}`}
 	self := store.Attendee{Group: "g", Node: p.ID(), About: `{"types":["x"],"versions":{"x":9}}`}

@@ -188,9 +188,9 @@ func (c *claimers) wanted(table int) look {
 	return second
 }
 
-// has reports whether the node looks at a table first.
-func (c *claimers) has(table int) bool {
+// leads reports whether the node does what one node of the group does for all.
+func (c *claimers) leads() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.begun && c.LooksFirst(table)
+	return c.begun && c.Leads()
 }

@@ -178,10 +178,10 @@ func (p *parts) ofGroup() (some []biztype.Policy) {
 	return some
 }
 
-// leads reports whether this node does what one node of the group does for all: it has table 0. Without etcd it still has.
+// leads reports whether this node does what one node of the group does for all: it has table 0. While etcd is away it still has.
 func (p *parts) leads() bool {
 	if p.claimers != nil {
-		return p.claimers.has(0)
+		return p.claimers.leads()
 	}
 	return p.holder.has(0)
 }

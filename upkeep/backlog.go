@@ -28,9 +28,9 @@ import (
 // it; large backlogs make the walks slower, not heavier. The figures are those of the last whole walk, and their age is a
 // metric too. Tables that can't be read are left out and counted.
 //
-// One node of a group measures the group's biz types: the one that has table 0, or looks at it first where nobody owns
-// tables. While etcd is away the tables stay where they are, and so does this. When the table moves, the new owner begins
-// at once.
+// One node of a group measures the group's biz types: the one that has table 0 or, where nobody owns tables, looks first at the
+// first one that it can. While etcd is away the tables stay where they are, and so does this. When the table moves, the new
+// owner begins at once.
 const (
 	overdueEvery = time.Minute      // between the beginnings of two walks for overdue tasks
 	countEvery   = 10 * time.Minute // between those of two walks that count

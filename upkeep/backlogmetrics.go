@@ -14,7 +14,7 @@ var backlogGauges = map[string]struct {
 	help   string
 	labels []string
 }{
-	"leads":                  {"1 if this node measures the backlog of its group's biz types, else 0: the owner of table 0 does.", nil},
+	"leads":                  {"1 if this node measures the backlog of its group's biz types, else 0: the owner of table 0 does or, without etcd, the node that looks first at the first table of the lowest database whose nodes can be read.", nil},
 	"oldest_overdue_seconds": {"For how long the oldest task has been due that is still pending; 0 if none has been for a second, or the type is paused. By the server's clock, when it was measured.", []string{"biz_type", "database"}},
 	"overdue":                {"Pending tasks that have been due for a second, tasks in delivery included; 0 for a paused type. A lower bound while tables are capped.", []string{"biz_type"}},
 	"drain_seconds":          {"Until nothing is overdue, at the pace between the last two measurements; +Inf if it does not become less, NaN if it is not known.", []string{"biz_type"}},
