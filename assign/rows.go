@@ -192,7 +192,7 @@ func (r *Rows) read(found []store.Attendee) (lists map[int][]attendee, others ma
 }
 
 func attendeeOf(id string, record nodeRecord) attendee {
-	return attendee{Member{id, record.Weight}, len(record.Lacks) > 0}
+	return attendee{Member{id, min(record.Weight, MaxWeight)}, len(record.Lacks) > 0}
 }
 
 // current returns the databases, ascending, whose lists count: nodes of a list that is older than the latest by GoneAfter may be

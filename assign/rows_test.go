@@ -206,6 +206,17 @@ func TestOneNodeLeadsWhileAServerIsAway(t *testing.T) {
 	})
 }
 
+func TestAWeightBeyondTheBoundCountsAsTheBound(t *testing.T) {
+	t.Parallel()
+	huge := attendeeOf("huge", readRow(`{"weight":1000000000}`))
+	if huge.Weight > MaxWeight {
+		t.Fatalf("it counts as %d", huge.Weight)
+	}
+	if order := seats([]attendee{huge, attendeeOf("one", readRow(`{"weight":1}`))}); len(order) != MaxWeight+1 {
+		t.Errorf("%d seats", len(order))
+	}
+}
+
 func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 	t.Parallel()
 	p, err := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 1, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})

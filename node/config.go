@@ -41,7 +41,7 @@ type Config struct {
 	Group     string          // as named by the policies of the biz types; must be set with Go handlers; "" means "callback", the group of tocsin serve
 	Outboxes  []outbox.Config // outboxes that this node relays to Tables while no other process does; their names must differ
 	Name      string          // of this node, at most 40 of [A-Za-z0-9._-]; "" means the host name, adapted. A random part is appended at each start.
-	Weight    int             // share of the tables against other nodes; 0: 1
+	Weight    int             // share of the tables against other nodes, at most 1000; 0: 1
 
 	LeaseTTL     time.Duration // at least 2s; rounded up to whole seconds; etcd may grant a longer one; 0: 3s
 	ScanInterval time.Duration // 0: 5s
@@ -82,6 +82,8 @@ func (c Config) Validate() error {
 		return errors.New("no cluster id: the node's keys in etcd stand under it")
 	case c.LeaseTTL != 0 && c.LeaseTTL < assign.MinTTL:
 		return fmt.Errorf("lease TTL %s: use at least %s", c.LeaseTTL, assign.MinTTL)
+	case c.Weight > assign.MaxWeight:
+		return fmt.Errorf("weight %d: use at most %d", c.Weight, assign.MaxWeight)
 	case c.Weight < 0 || c.QueueCap < 0:
 		return fmt.Errorf("weight %d, queue capacity %d: must not be negative", c.Weight, c.QueueCap)
 	case c.ScanInterval < 0 || c.DrainTimeout < 0:

@@ -85,11 +85,12 @@ func TestConfigsThatNoNodeCanRunWithAreRefused(t *testing.T) {
 	t.Parallel()
 	g65, n41 := strings.Repeat("g", 65), strings.Repeat("n", 41)
 	for want, change := range map[string]func(*Config){
-		"": func(c *Config) { c.Group, c.Name, c.LeaseTTL = g65[:64], n41[:40], 2*time.Second },
+		"": func(c *Config) { c.Group, c.Name, c.LeaseTTL, c.Weight = g65[:64], n41[:40], 2*time.Second, 1000 },
 		"5 bytes of payloads: use at least 1048576":                        func(c *Config) { c.PayloadBytes = 5 },
 		"lease TTL 1s: use at least 2s":                                    func(c *Config) { c.LeaseTTL = time.Second },
 		"lease TTL -1s: use at least 2s":                                   func(c *Config) { c.LeaseTTL = -time.Second },
 		"weight -1, queue capacity 0":                                      func(c *Config) { c.Weight = -1 },
+		"weight 1001: use at most 1000":                                    func(c *Config) { c.Weight = 1001 },
 		"weight 0, queue capacity -1":                                      func(c *Config) { c.QueueCap = -1 },
 		"drain time-out -1s":                                               func(c *Config) { c.DrainTimeout = -time.Second },
 		"scan interval -1s":                                                func(c *Config) { c.ScanInterval = -time.Second },
