@@ -129,10 +129,10 @@ func (r *Rows) serve(ctx context.Context, server int) {
 
 // round writes the node's rows on a server, and reads those of all nodes.
 func (r *Rows) round(ctx context.Context, server int) {
-	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+	timed, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	failed := r.cfg.Tables.Attend(ctx, server, r.cfg.Group, r.id, r.text())
-	found, err := r.cfg.Tables.Attending(ctx, server, GoneAfter)
+	failed := r.cfg.Tables.Attend(timed, server, r.cfg.Group, r.id, r.text())
+	found, err := r.cfg.Tables.Attending(timed, server, GoneAfter)
 	r.note(server, found)
 	if err = errors.Join(failed, err); err != nil && ctx.Err() == nil {
 		where := r.cfg.Tables.Servers()[server]

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin"
@@ -62,30 +63,45 @@ type nodeTables struct {
 	rows  map[string]store.Attendee
 	at    map[string]time.Time
 	fails [2]error // by server
+	hangs [2]bool  // likewise: its statements end with their context
 }
 
 func (f *nodeTables) Servers() []string { return []string{"db1", "db2"} }
 
-func (f *nodeTables) Attend(_ context.Context, server int, group, node, about string) error {
+// answer waits for a server that hangs, and returns its failure.
+func (f *nodeTables) answer(ctx context.Context, server int) error {
+	f.mu.Lock()
+	err, hangs := f.fails[server], f.hangs[server]
+	f.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return err
+}
+
+func (f *nodeTables) Attend(ctx context.Context, server int, group, node, about string) error {
+	err := f.answer(ctx, server)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.fails[server] == nil {
+	if err == nil {
 		f.rows[node] = store.Attendee{Group: group, Node: node, About: about}
 		f.at[node] = time.Now()
 	}
-	return f.fails[server]
+	return err
 }
 
-func (f *nodeTables) Attending(_ context.Context, server int, within time.Duration) (all []store.Attendee, err error) {
+func (f *nodeTables) Attending(ctx context.Context, server int, within time.Duration) (all []store.Attendee, err error) {
+	err = f.answer(ctx, server)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, a := range f.rows {
-		if time.Since(f.at[id]) <= within && f.fails[server] == nil {
+		if time.Since(f.at[id]) <= within && err == nil {
 			a.Database = server
 			all = append(all, a)
 		}
 	}
-	return all, f.fails[server]
+	return all, err
 }
 
 // failing makes servers fail.
@@ -202,6 +218,18 @@ func TestOneNodeLeadsWhileAServerIsAway(t *testing.T) {
 		leader("no server can be read")
 		for _, stop := range stops {
 			stop()
+		}
+	})
+}
+
+func TestAServerThatHangsCountsAsAFailureOfItsNodeTables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &nodeTables{rows: map[string]store.Attendee{}, at: map[string]time.Time{}, hangs: [2]bool{true, false}}
+		n, stop := attend(t, f, "a")
+		time.Sleep(time.Minute)
+		stop()
+		if hung, well := testutil.ToFloat64(n.failures.WithLabelValues("db1")), testutil.ToFloat64(n.failures.WithLabelValues("db2")); hung < 5 || well != 0 {
+			t.Errorf("%v failures of the server that hangs, %v of the other one", hung, well)
 		}
 	})
 }
