@@ -112,6 +112,23 @@ func TestAStrictNodeRunsIfAnotherHasWhatItLacks(t *testing.T) {
 	}, biztype.Policy{Name: "order.open", Number: 2, Group: "orders"})
 }
 
+func TestAStrictNodeRunsWhileAServerIsAwayIfAnotherOneTellsWhoHasWhatItLacks(t *testing.T) {
+	t.Parallel()
+	p := newOpenPlace(t, biztype.Policy{Name: "order.open", Number: 2, Group: "orders"})
+	got := make(chan uint64, 10)
+	whole, _ := run(t, p.config("orders"), handling(got, "order.close", "order.open"))
+	shares(t, 16, whole)
+	apart, way := p.throughRelay(t)
+	way.Cut()
+	cfg := apart.config("orders")
+	cfg.Name, cfg.Strict = "part", true
+	part, _ := run(t, cfg, handling(got, "order.close"))
+	until(t, "it runs", func() bool {
+		report, running := part.Report()
+		return running && report.Lacks["order.open"] != ""
+	})
+}
+
 func TestALogLineOfAHandlerNamesItsTask(t *testing.T) {
 	t.Parallel()
 	var log devtest.Log
