@@ -270,17 +270,22 @@ func (r *Rows) Tell(t Told) {
 	}
 }
 
-// Elsewhere reports whether another node of the group delivers the biz type; known is false before any node was read.
-func (r *Rows) Elsewhere(bizType string) (delivered, known bool) {
+// Elsewhere reports whether another node of the group delivers the biz type; known is false before any node was read, and if
+// none is known to deliver it but one has too many types to name.
+func (r *Rows) Elsewhere(bizType string) (is, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var infos []NodeInfo
 	there := r.there()
 	for _, nodes := range r.others {
 		for id, info := range nodes {
-			delivered = delivered || there[id] && slices.Contains(info.Types, bizType)
+			if there[id] {
+				infos = append(infos, info)
+			}
 		}
 	}
-	return delivered, len(r.others) > 0
+	types, told := delivered(infos)
+	return types[bizType], types[bizType] || told && len(r.others) > 0
 }
 
 // Newest returns the newest version of a biz type's payload that other nodes of the group deliver on each server; 0: none is
@@ -303,9 +308,9 @@ func (r *Rows) Newest(bizType string) int {
 	return least
 }
 
-// Delivered reads the biz types that other nodes of the group deliver, from all servers at once. It does not need Run. The
-// error names what could not be read; the types that were found stand beside it.
-func (r *Rows) Delivered(ctx context.Context) (map[string]bool, error) {
+// Delivered reads the biz types that other nodes of the group deliver, from all servers at once; told is false if one of them
+// has too many to name. It does not need Run. The error names what could not be read; the types that were found stand beside it.
+func (r *Rows) Delivered(ctx context.Context) (types map[string]bool, told bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	found, errs := make([][]store.Attendee, len(r.nudges)), make([]error, len(r.nudges))
@@ -314,30 +319,29 @@ func (r *Rows) Delivered(ctx context.Context) (map[string]bool, error) {
 		all.Go(func() { found[server], errs[server] = r.cfg.Tables.Attending(ctx, server, GoneAfter) })
 	}
 	all.Wait()
-	types := map[string]bool{}
 	_, others := r.read(slices.Concat(found...))
-	for _, info := range others {
-		for _, name := range info.Types {
-			types[name] = true
-		}
-	}
-	return types, errors.Join(errs...)
+	types, told = delivered(slices.Collect(maps.Values(others)))
+	return types, told, errors.Join(errs...)
 }
 
-// text is the node's description of itself, without its types if they are too many for the column.
+// text is the node's description of itself. If it is too long for the column, it has no reasons, and then no types.
 func (r *Rows) text() string {
 	r.mu.Lock()
 	record := r.record
 	r.mu.Unlock()
-	text := encode(record)
-	if len(text) > maxAbout {
+	if len(encode(record)) > maxAbout {
+		record.Lacks = maps.Clone(record.Lacks)
+		for name := range record.Lacks {
+			record.Lacks[name] = "see its status page"
+		}
+	}
+	if len(encode(record)) > maxAbout {
 		record.Types, record.Versions, record.Newer = nil, nil, nil
 		if len(record.Lacks) > 0 {
 			record.Lacks = map[string]string{"": "too many to name"}
 		}
-		text = encode(record)
 	}
-	return text
+	return encode(record)
 }
 
 // readRow reads what a node publishes; a node whose row can't be read has weight 1.

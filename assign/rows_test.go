@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -255,10 +256,35 @@ func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 	if got := readRow(p.text()); len(got.Types) != 1 || got.Lacks["y"] != "no secret" {
 		t.Errorf("%+v", got)
 	}
-	p.Tell(Told{Types: slices.Repeat([]string{"some.biz.type"}, 1000), Lacks: map[string]string{"y": "no secret"}})
-	if text := p.text(); len(text) > maxAbout || readRow(text).Types != nil || len(readRow(text).Lacks) == 0 {
-		t.Errorf("%d bytes: %+v", len(text), readRow(text))
+	other, err := NewRows(p.cfg)
+	if err != nil {
+		t.Fatal(err)
 	}
+	says := func(what string, delivers, known bool) {
+		t.Helper()
+		if text := p.text(); len(text) > maxAbout || len(readRow(text).Lacks) == 0 {
+			t.Errorf("%s: %d bytes: %+v", what, len(text), readRow(text))
+		}
+		other.note(0, []store.Attendee{{Group: "g", Node: p.ID(), About: p.text()}})
+		if is, isKnown := other.Elsewhere("x"); is != delivers || isKnown != known {
+			t.Errorf("%s: another node takes it for one that delivers x: %t, known: %t", what, is, isKnown)
+		}
+		other.cfg.Tables = &nodeTables{rows: map[string]store.Attendee{"p": {Group: "g", Node: p.ID(), About: p.text()}}, at: map[string]time.Time{"p": time.Now()}}
+		if types, told, err := other.Delivered(t.Context()); types["x"] != delivers || told != known || err != nil {
+			t.Errorf("%s: another node that starts reads %v, told: %t (%v)", what, types, told, err)
+		}
+	}
+	lacks := map[string]string{}
+	for i := range 60 {
+		lacks[fmt.Sprint("sms.", i)] = strings.Repeat("why ", 35)
+	}
+	p.Tell(Told{Types: []string{"x"}, Lacks: lacks})
+	says("long reasons", true, true)
+	if got := readRow(p.text()).Lacks; len(got) != 60 || got["sms.1"] == "" {
+		t.Errorf("long reasons: %v", got)
+	}
+	p.Tell(Told{Types: append([]string{"x"}, slices.Repeat([]string{"some.biz.type"}, 1000)...), Lacks: map[string]string{"y": "no secret"}})
+	says("too many types", false, false)
 }
 
 func TestANewerPayloadCountsIfEachServerHasANodeThatKnowsIt(t *testing.T) {

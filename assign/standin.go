@@ -87,21 +87,24 @@ func (a *Assign) Newest(bizType string) int {
 	return (*newest)[bizType]
 }
 
-// Delivered reads the biz types that live nodes of the group deliver. It does not need Run.
-func (a *Assign) Delivered(ctx context.Context) (map[string]bool, error) {
+// Delivered reads the biz types that live nodes of the group deliver; told is false if one of them does not tell. It does not
+// need Run.
+func (a *Assign) Delivered(ctx context.Context) (types map[string]bool, told bool, err error) {
 	v, err := readView(ctx, a.cfg.Client, spaceOf(a.cfg.Cluster, a.cfg.Group), a.cfg.Tables)
-	return v.delivered(a.ID()), err
+	types, told = delivered(v.infosBut(a.ID()))
+	return types, told, err
 }
 
-// delivered returns the biz types that the live nodes but one deliver.
-func (v view) delivered(id string) map[string]bool {
-	all := make(map[string]bool)
-	for _, info := range v.infosBut(id) {
+// delivered returns the biz types that nodes deliver; told is false if one of them does not tell.
+func delivered(infos []NodeInfo) (types map[string]bool, told bool) {
+	types, told = make(map[string]bool), true
+	for _, info := range infos {
+		told = told && info.Types != nil
 		for _, name := range info.Types {
-			all[name] = true
+			types[name] = true
 		}
 	}
-	return all
+	return types, told
 }
 
 // newest returns the newest versions of payloads that nodes but one deliver: those that take on work and reach all tables,
@@ -122,7 +125,8 @@ func (v view) newest(but string) map[string]int {
 
 // noteOthers remembers the types that the other nodes deliver.
 func (s *session) noteOthers(v view) {
-	all, newest := v.delivered(s.id), v.newest(s.id)
+	all, _ := delivered(v.infosBut(s.id))
+	newest := v.newest(s.id)
 	s.others.Store(&all)
 	s.newest.Store(&newest)
 }

@@ -19,7 +19,7 @@ type membership interface {
 	Peers() int
 	Owned() int
 	Wanted() int
-	Delivered(ctx context.Context) (map[string]bool, error) // the biz types that other nodes of the group deliver
+	Delivered(ctx context.Context) (types map[string]bool, told bool, err error) // that other nodes of the group deliver; false: one does not tell
 }
 
 // join makes the node's place in its group.
