@@ -20,10 +20,10 @@ type lease struct {
 	ttl     time.Duration // as granted, which may be more than asked
 	trust   *trust
 	metrics *metrics
-	outage  func() // called after a renewal that came late: others may have lost their leases
-	doubt   func() // called when the trust has run out, though etcd has not said that the lease has ended
-	renewed func() // called after each renewal
-	proven  func() // called when it is trusted again after that
+	outage  func()                      // called after a renewal that came late: others may have lost their leases
+	doubt   func(first bool, why error) // called after each renewal that failed when the trust had run out, though etcd has not said that the lease has ended
+	renewed func()                      // called after each renewal
+	proven  func()                      // called when it is trusted again after a doubt
 }
 
 // grantLease asks for a lease of ttl, and for no longer than that, since the lease would have ended. It is trusted from the
@@ -69,10 +69,8 @@ func (l *lease) keep(ctx context.Context) error {
 		case l.trust.left() > 0:
 			pause.Reset(min(l.ttl/20, l.trust.left()))
 		default:
-			if trusted {
-				trusted = false
-				l.doubt()
-			}
+			l.doubt(trusted, err)
+			trusted = false
 			pause.Reset(l.ttl / 20)
 		}
 	}

@@ -2,7 +2,9 @@ package assign
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,7 +67,9 @@ func TestTheEndOfClaimModeIsLogged(t *testing.T) {
 			c.awaitCounts(map[*desk]int{d: 32})
 			id := d.ID()
 			w.Cut()
-			log.Await(t, "the lease can't be proven: going on in claim mode")
+			if why := fmt.Sprint(log.Await(t, "the lease can't be proven: going on in claim mode")["error"]); !strings.Contains(why, "renew lease") {
+				t.Errorf("the reason is %q", why)
+			}
 			if n := len(log.Lines("claim mode has ended: the lease is proven")); n != 0 {
 				t.Errorf("its end is logged in the middle of it")
 			}

@@ -86,7 +86,7 @@ func newSession(a *Assign, l *lease, outage bool) *session {
 	}
 	l.metrics = a.metrics
 	l.outage = func() { s.outage.end(true); a.look() }
-	l.doubt, l.proven = func() {}, a.look
+	l.doubt, l.proven = func(bool, error) {}, a.look
 	published := s.record.Identity
 	l.renewed = func() {
 		if now := a.identity(); now != published {
@@ -133,7 +133,12 @@ func (s *session) run(ctx context.Context) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // the lease outlives ctx: it is renewed while we leave
 	var wg sync.WaitGroup
 	s.hands = newHands(life, s.holder)
-	s.lease.doubt = func() { wg.Go(func() { s.loosen(ctx) }) }
+	s.lease.doubt = func(first bool, why error) {
+		s.unproven(why)
+		if first {
+			wg.Go(func() { s.loosen(ctx) })
+		}
+	}
 	wg.Go(func() {
 		if err := s.lease.keep(life); err != nil {
 			s.trust.end()
@@ -152,6 +157,7 @@ func (s *session) run(ctx context.Context) error {
 	s.wanted.Store(0)
 	goesOn := errors.Is(lost, errLost) && ctx.Err() == nil
 	if goesOn {
+		s.unproven(lost)
 		s.loosen(ctx) // first of all: others may have the tables soon
 	}
 	s.hands.close()
@@ -171,11 +177,15 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// loosen has the holder claim what is in delivery, before another node can have the tables.
-func (s *session) loosen(ctx context.Context) {
+// unproven notes the beginning of claim mode, and logs why it lasts.
+func (s *session) unproven(why error) {
 	now := time.Now()
 	s.claiming.CompareAndSwap(nil, &now)
-	s.limit.Of(s.log, "claim mode").Warn("the lease can't be proven: going on in claim mode")
+	s.limit.Of(s.log, "claim mode").Warn("the lease can't be proven: going on in claim mode", "error", why)
+}
+
+// loosen has the holder claim what is in delivery, before another node can have the tables.
+func (s *session) loosen(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
 	defer cancel()
 	if err := s.holder.Loosen(ctx, s.id); err != nil {
