@@ -141,6 +141,12 @@ func TestNextNeedsNoDatabase(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	after := time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC)
+	for _, n := range []int{-1, 0} {
+		next, failed := d.Next(after, n)
+		if following, err := (Schedule{Definition: d}).Following(after, n); len(next)+len(following) > 0 || errors.Join(failed, err) != nil {
+			t.Errorf("%d fire times are %v and %v (%v, %v)", n, next, following, failed, err)
+		}
+	}
 	if got, err := every("beat", "90s").Next(after, 2); err != nil || !got[0].Equal(after.Add(90*time.Second)) || !got[1].Equal(after.Add(180*time.Second)) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -63,7 +63,7 @@ func (s Schedule) Following(after time.Time, n int) ([]Fire, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Fire, 0, n)
+	all := []Fire{}
 	for _, t := range following(times, after, n) {
 		all = append(all, Fire{Time: t, Due: t.Add(times.Offset())})
 	}
