@@ -290,6 +290,7 @@ func (r *row) has(revision uint32) error {
 
 // take changes a row to match a definition. A schedule that has ended may become active again.
 func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
+	d = d.WithDefaults()
 	if r.Cron != d.Cron {
 		r.Anchor = now
 	}
@@ -299,7 +300,7 @@ func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
 	if r.number, err = types.number(d.BizType); err != nil {
 		return err
 	}
-	r.Definition = d.WithDefaults()
+	r.Definition = d
 	r.headers, err = client.StoredHeaders(d.Headers, d.PayloadVersion)
 	return err
 }

@@ -38,6 +38,7 @@ func TestApplyCreatesChangesAndLeavesAlone(t *testing.T) {
 		t.Errorf("%+v", before)
 	}
 	for range 2 {
+		b.Cron = strings.Repeat(" ", 300) + b.Cron + "\n" // which means nothing, and would not fit the column
 		same, err := s.Apply(t.Context(), []Definition{a, b}, false)
 		if err != nil || same[0].Verdict != Unchanged || same[1].Verdict != Unchanged || same[1].Changes != nil {
 			t.Fatalf("%+v, %v", same, err)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -69,8 +70,9 @@ func Of[T any](biz tocsin.BizType[T], payload T, d Definition) (Definition, erro
 	return d, err
 }
 
-// WithDefaults fills in what was left out.
+// WithDefaults fills in what was left out. White space around cron means nothing, so it goes.
 func (d Definition) WithDefaults() Definition {
+	d.Cron = strings.TrimSpace(d.Cron)
 	set(&d.Zone, "UTC")
 	set(&d.StartWithin, biztype.Duration(DefaultStartWithin))
 	set(&d.Missed, DefaultMissed)
