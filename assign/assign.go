@@ -62,6 +62,7 @@ type Assign struct {
 	peers      atomic.Int64
 	unowned    atomic.Int64
 	missing    atomic.Pointer[[]int]           // see Miss
+	unfit      atomic.Pointer[Refused]         // see Refuse; nil: the session has heard it
 	nudge      chan struct{}                   // 1 slot: see look
 	limit      loop.LogLimit                   // on lines that would repeat while a fault lasts
 	foreign    atomic.Int64                    // live nodes of the group with other databases

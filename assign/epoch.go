@@ -25,7 +25,8 @@ import (
 // that are still under way then lose, whoever sends them. A node detects it:
 //
 //	before it registers       if etcd has no epoch, or the owner rows have a revision that etcd has not reached yet
-//	when it takes a table     if the owner row has a higher revision than the node's key, and that key still stands
+//	when it takes a table,    if the owner row has a higher revision than the node's key, and that key still stands
+//	or takes it up again
 //
 // (etcd's cluster id does not show it: it is derived from the members' addresses, and so survives a wipe.)
 //
@@ -200,13 +201,18 @@ func (a *Assign) noteEpoch(e newEpoch) {
 
 // suspect begins a new epoch if the reason why tables could not be taken proves that etcd has forgotten. An owner row
 // with a higher revision than that of our key is such a proof only while our key still stands: without our key, it is
-// the row of a later owner, and suspect does nothing.
+// the row of a later owner, and suspect does nothing. Nor is it a proof if the present epoch is above the row: some node has
+// begun it since we took the table.
 func (s *session) suspect(ctx context.Context, failed map[int]int64, reason error) error {
 	var o *Overtaken
 	if s.cfg.OwnerRows == nil || !errors.As(reason, &o) || failed[o.Table] == 0 {
 		return nil
 	}
-	e, err := s.reserve(ctx, s.mirror.snapshot().epoch, store.OwnerRevisions{Taken: o.Revision}, false)
+	is := s.mirror.snapshot().epoch
+	if o.Revision < ownerRevision(is.epoch, 0) {
+		return nil
+	}
+	e, err := s.reserve(ctx, is, store.OwnerRevisions{Taken: o.Revision}, false)
 	if errors.Is(err, errEpoch) {
 		return nil // the table will be tried again
 	} else if err != nil {

@@ -173,6 +173,28 @@ func TestOwnerRowsAheadOfEtcdAreSeenWhenTablesAreTaken(t *testing.T) {
 	}
 }
 
+// A holder finds that rows are ahead of tables that it has already when it takes these up again.
+func TestTablesThatAreRefusedLaterAreTakenAnewUnderAHigherEpoch(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	d := c.join(short, c.knowing)
+	c.awaitCounts(map[*desk]int{d: 32})
+	last := func(table int) int64 { return c.last[spaceOf(c.cluster, "g").table(table)] }
+	for _, dropped := range []int{2, 4} {
+		var before int64
+		c.update(func() { before = last(4) })
+		late := &Overtaken{Table: 3, Revision: ownerRevision(1, 1<<30), Err: errRows}
+		d.Refuse(&Refused{Tables: []int{3, 4, 40}, Err: fmt.Errorf("write: %w", late)})
+		c.await("the tables have been taken again", func() bool { return last(3) > before && last(4) > before && d.acting() == 32 })
+		epoch, _ := c.epoch()
+		c.update(func() {
+			if epoch != 2 || last(3)>>revisionBits != 2 || d.drops != dropped {
+				t.Errorf("epoch %d, table 3 is taken under %d; %d tables were dropped, want %d", epoch, last(3)>>revisionBits, d.drops, dropped)
+			}
+		})
+	}
+}
+
 // The row of a later owner does not prove that etcd has forgotten: the late node's own key is gone, or about to go.
 func TestALateOwnerBeginsNoEpoch(t *testing.T) {
 	t.Parallel()

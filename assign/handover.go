@@ -163,6 +163,27 @@ func (s *session) refuse(ctx context.Context, server int, failed map[int]int64, 
 	return suspected
 }
 
+// Refuse says that the holder can't go on with tables that it has taken: they are given back as after a Take that refused them.
+// Each call replaces what no round has heard yet, so the holder repeats it. It may be called at any time.
+func (a *Assign) Refuse(r *Refused) {
+	a.unfit.Store(r)
+	a.look()
+}
+
+// hearRefused gives back tables that the holder has refused after it had taken them.
+func (s *session) hearRefused(ctx context.Context) error {
+	r := s.unfit.Swap(nil)
+	if r == nil {
+		return nil
+	}
+	failed := refusedBy(r, s.held)
+	maps.DeleteFunc(failed, func(table int, _ int64) bool { return s.hands.moving[table] })
+	if len(failed) == 0 {
+		return nil
+	}
+	return s.refuse(ctx, s.cfg.ServerOf(r.Tables[0]), failed, r)
+}
+
 // dropped books what the holder has dropped. Those tables that it could not stay held, and are tried again a little later;
 // the error says why.
 func (s *session) dropped(tables map[int]int64, err error) error {

@@ -84,7 +84,7 @@ func (s *session) round(ctx context.Context) error {
 		return err
 	}
 	s.dropReplaced(owners)
-	failed := s.answerTwins(ctx, v)
+	failed := errors.Join(s.hearRefused(ctx), s.answerTwins(ctx, v))
 	paused := s.paused(v)
 	if v.settle {
 		return errors.Join(failed, s.giveBack(ctx, s.doomed)) // nothing is taken or started until the end of the key wakes us

@@ -48,7 +48,8 @@ type holder struct {
 	intake     intake
 	scan       scan
 	group      string
-	node       func() string // id of the present incarnation
+	node       func() string         // id of the present incarnation
+	refuse     func(*assign.Refused) // has the assignment give back tables that were taken
 	databaseOf func(table int) int
 	log        *slog.Logger
 	limit      loop.LogLimit
@@ -253,15 +254,20 @@ func (h *holder) run(ctx context.Context) {
 }
 
 // resume fences parked tables again and begins them, on all servers at once. Tables
-// whose fence fails stay parked.
+// whose fence fails stay parked; those whose owner row is ahead are refused.
 func (h *holder) resume(ctx context.Context) {
 	var wg sync.WaitGroup
 	for server, part := range h.byServer(h.resumable()) {
 		wg.Go(func() {
 			_, err := h.take(ctx, server, part)
-			if err != nil && ctx.Err() == nil {
-				h.limit.Of(h.log, fmt.Sprint("resume ", server)).Warn("tables can't be taken up again yet: their owner rows can't be written",
-					"error", err)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			h.limit.Of(h.log, fmt.Sprint("resume ", server)).Warn("tables can't be taken up again yet: their owner rows can't be written",
+				"error", err)
+			var late *store.Unowned
+			if errors.As(err, &late) && len(late.Overtaken) > 0 {
+				h.refuse(&assign.Refused{Tables: slices.Sorted(maps.Keys(late.Overtaken)), Err: err})
 			}
 		})
 	}

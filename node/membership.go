@@ -54,6 +54,7 @@ func (p *parts) join(ctx context.Context) (err error) {
 		OwnerRows: ownerRows{p.store, p.cfg.Group, p.cfg.Name},
 		Logger:    p.cfg.Logger, Registerer: p.cfg.Registerer,
 	}, p.holder)
+	p.holder.refuse = p.assign.Refuse
 	p.group = p.assign
 	return err
 }

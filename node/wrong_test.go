@@ -181,6 +181,28 @@ func TestALostOwnerTableKeepsItsOwnDatabasesTablesOnly(t *testing.T) {
 	reportIs(t, n, "that all is well", saysNothing)
 }
 
+// So it is after etcd was wiped twice while one server was away each time.
+func TestTablesWhoseOwnerRowsAreAheadWhenTheirDatabaseIsBackAreTakenAnew(t *testing.T) {
+	t.Parallel()
+	p, log := newPlace(t, closePolicy()), new(devtest.Log)
+	db := openDB(t, p.cfg.Servers[0].DSN)
+	cfg := p.config("orders")
+	cfg.Logger = log.Logger()
+	n, _ := run(t, cfg, closing(closes))
+	awaitOwned(t, n, 8)
+	waits := add(t, p, orderClose.New(p.bizIDIn(1, 0), order{1}, tocsin.In(time.Hour)))
+	ill := ills["its layout table is gone"]
+	p.do(t, db, ill.wrong)
+	reportIs(t, n, "that the database is wrong", saysWrong(ill.says))
+	p.do(t, db, []string{"UPDATE {db}.owner SET node = 'past-1', revision = revision + (1 << 39) WHERE group_name = 'orders'"})
+	execute(t, db, "UPDATE "+p.cfg.Layout.Table(waits.Table())+" SET action_time = UTC_TIMESTAMP(3), due_time = action_time WHERE job_id = ?", uint64(waits))
+	p.do(t, db, ill.right)
+	await(t, p, waits, "the task that waited", withStatus(tocsin.Done))
+	if lines := log.Lines("etcd does not know the owner rows of this group: it was wiped or restored, or no node kept epochs before; a new epoch begins"); len(lines) != 1 {
+		t.Errorf("%d epochs have begun: %v", len(lines), lines)
+	}
+}
+
 // strangers makes another cluster with databases of the same names on a server of its
 // own, with overdue tasks of the same biz type that belong to others.
 func strangers(t *testing.T, p place) (port int, digest func() string) {
