@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,6 +114,65 @@ func TestASweepNamesTheServerThatHangsAndTheOneWhoseDiskIsFull(t *testing.T) {
 	}
 	if slices.Sort(result.Failed); !slices.Equal(result.Failed, []string{"full", "hangs"}) || result.Left["order.close (no time left)"] != 1 {
 		t.Errorf("failed %v, left %v", result.Failed, result.Left)
+	}
+}
+
+// A type has four slots, and its deliveries hang. Later sweeps deliver another type, and cut off none of the four. When the sweeper
+// ends, no attempt of the type that hangs is counted, and what was not begun keeps its time.
+func TestAResidentSweeperSweepsOthersWhileATypeHangs(t *testing.T) {
+	t.Parallel()
+	slow, quick := closePolicy(), tocsin.Define[order]("refund.check")
+	slow.Concurrency, slow.Timeout = 4, biztype.Duration(9*time.Minute)
+	p := newPlace(t, slow, biztype.Policy{Name: quick.Name(), Number: 2, Group: "orders"})
+	var begun atomic.Int32
+	others := &tallied{seen: map[tocsin.JobID]int{}}
+	h := closing(func(ctx context.Context, _ *tocsin.Task[order]) error {
+		begun.Add(1)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	node.Handle(h, quick, others.handle)
+	hanging, cfg, log := addMany(t, p, 40), p.sweepConfig(), new(devtest.Log)
+	cfg.Logger = log.Logger()
+	s := newSweeper(t, cfg, h)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, "@every 1s") }()
+	until(t, "a sweep says what it left and what goes on", func() bool { // a sweep without the time to read all tables counts fewer
+		return slices.ContainsFunc(log.Lines("swept; overdue tasks are left"), func(line devtest.Line) bool {
+			return line["error"] == "overdue tasks are left: order.close (no time left): 36" && strings.Contains(fmt.Sprint(line["result"]), "; its time was over; 4 in delivery;")
+		})
+	})
+	for range 2 { // sweeps
+		var ids []tocsin.JobID
+		for id := range uint64(10) {
+			ids = append(ids, add(t, p, quick.New(id+1, order{id + 1}, tocsin.In(0))))
+		}
+		for _, id := range ids {
+			await(t, p, id, "a delivery of the other type", withStatus(tocsin.Done))
+		}
+	}
+	others.eachOnce(t, 20)
+	if n := begun.Load(); n != 4 {
+		t.Errorf("%d deliveries of the type that hangs have begun, want 4: the end of a sweep has cut some off", n)
+	}
+	stop()
+	if err := receive(t, ended, "the end of the sweeper"); err != nil {
+		t.Error(err)
+	}
+	untouched := 0
+	for _, one := range hanging {
+		info := await(t, p, one.JobID, "its return", withStatus(tocsin.Pending))
+		if info.Attempts+info.Crashes != 0 {
+			t.Errorf("%+v", info)
+		}
+		if info.ActionTime.Equal(info.DueTime) {
+			untouched++
+		}
+	}
+	if untouched != 36 {
+		t.Errorf("%d tasks kept their time, want the 36 that were not begun", untouched)
 	}
 }
 
