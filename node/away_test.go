@@ -82,14 +82,29 @@ func relay(client net.Conn, address string) {
 	up.Wait()
 }
 
-// etcd answers the first question of a node that starts, and is away when the node registers.
+// etcd answers the first question of a node that starts, and is away when the node registers. As a sweeper and then as the owner of
+// all tables the node delivers each task once.
 func TestANodeWhoseEtcdGoesAwayAsItStartsWaitsForIt(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy())
 	address, back := flapping(t)
 	p.etcd.Endpoints = []string{address}
-	l := runLogged(t, p, "a", nil)
+	c, db := &tallied{seen: map[tocsin.JobID]int{}}, openDB(t, p.cfg.Servers[0].DSN)
+	delivered := func(tasks []tocsin.Added) {
+		t.Helper()
+		for _, task := range tasks {
+			await(t, p, task.JobID, "a delivery", withStatus(tocsin.Done))
+		}
+	}
+	overdue := addMany(t, p, 50)
+	for table := range p.cfg.Layout.Total() {
+		execute(t, db, "UPDATE "+p.cfg.Layout.Table(table)+" SET action_time = action_time - INTERVAL 2 MINUTE")
+	}
+	l := runLogged(t, p, "a", c.handlers())
 	l.Await(t, "etcd does not answer: working as a sweeper until it does, so tasks are late by the grace time")
+	delivered(overdue)
 	back.Store(true)
 	ownersAre(t, p, "it has all tables", func(owners []string) bool { return all(owners, "a") })
+	delivered(addMany(t, p, 50))
+	c.eachOnce(t, 100)
 }

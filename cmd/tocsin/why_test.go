@@ -445,4 +445,8 @@ func TestWhyOfANodeThatWasRestartedWhileEtcdIsFrozen(t *testing.T) {
 	}
 	s.waitFor("it owns tables as etcd is back", func() bool { return s.metric(page, `tocsin_node_mode{mode="ownership"}`) == 1 })
 	s.until(task, operator.StateDone, nil)
+	s.until(s.adding("slow.hook", 2, "0s"), operator.StateDone, nil)
+	if begun, mode := len(h.begun), s.metric(page, `tocsin_node_mode{mode="sweep"}`); begun != 2 || mode != 0 {
+		t.Errorf("%d callbacks of 2 tasks, and its mode sweep is %v among the metrics of an owner", begun, mode)
+	}
 }
