@@ -87,7 +87,7 @@ func TestTheEndOfClaimModeIsLogged(t *testing.T) {
 }
 
 // The nodes of a new group start together: that one of them begins the epoch and binds the cluster is worth no warning, and none
-// waits for a TTL. Another group divides the tables among its own nodes.
+// waits for a TTL. Another group divides the tables among its own nodes. A node that comes when all have left finds their epoch.
 func TestNodesOfANewGroupStartWithoutAWarning(t *testing.T) {
 	t.Parallel()
 	for range 4 {
@@ -104,6 +104,14 @@ func TestNodesOfANewGroupStartWithoutAWarning(t *testing.T) {
 		other := c.join(on(production), func(c *Config) { c.Group = "h" })
 		c.awaitCounts(map[*desk]int{other: 32})
 		c.awaitCounts(want)
+		for d := range want {
+			d.cancel()
+		}
+		for d := range want {
+			d.leave()
+		}
+		next := c.join(loggingTo(&log), slow, on(production), c.knowing)
+		c.awaitCounts(map[*desk]int{next: 32})
 		if epoch, _ := c.epoch(); epoch != 1 {
 			t.Errorf("epoch %d", epoch)
 		}
