@@ -30,7 +30,7 @@ var settleCases = map[string]struct {
 	status  tocsin.Status
 }{
 	"complete a pending row":             {task{}, tocsin.Completed, nil, Stored, tocsin.Done},
-	"complete a claimed row":             {task{status: tocsin.Claimed}, tocsin.Completed, nil, Stored, tocsin.Done},
+	"complete a claimed row":             {task{status: tocsin.Claimed, by: "me"}, tocsin.Completed, nil, Stored, tocsin.Done},
 	"complete a done row":                {task{status: tocsin.Done}, tocsin.Completed, nil, Settled, stays},
 	"complete a cancelled row":           {task{status: tocsin.Cancelled}, tocsin.Completed, nil, Cancelled, stays},
 	"complete a rescheduled row":         {task{}, tocsin.Completed, wrongVersion, Rescheduled, stays},
@@ -44,14 +44,14 @@ var settleCases = map[string]struct {
 	"retry a done row":                   {task{status: tocsin.Done}, tocsin.Retried, nil, Settled, stays},
 	"retry a cancelled row":              {task{status: tocsin.Cancelled}, tocsin.Retried, nil, Cancelled, stays},
 	"snooze a pending row":               {task{attempts: 2}, tocsin.Snoozed, nil, Stored, tocsin.Pending},
-	"snooze a claimed row":               {task{status: tocsin.Claimed}, tocsin.Snoozed, nil, Stored, tocsin.Pending},
+	"snooze a claimed row":               {task{status: tocsin.Claimed, by: "me"}, tocsin.Snoozed, nil, Stored, tocsin.Pending},
 	"retry with another's claim":         {task{status: tocsin.Claimed, by: "me"}, tocsin.Retried, wrongClaimer, ClaimLost, stays},
 	"retry with my claim":                {task{status: tocsin.Claimed, by: "me"}, tocsin.Retried, rightClaimer, Stored, tocsin.Pending},
 	"bury a pending row":                 {task{attempts: 2}, tocsin.Buried, nil, Stored, tocsin.Dead},
-	"bury a claimed row":                 {task{status: tocsin.Claimed}, tocsin.Buried, nil, Stored, tocsin.Dead},
+	"bury a claimed row":                 {task{status: tocsin.Claimed, by: "me"}, tocsin.Buried, nil, Stored, tocsin.Dead},
 	"bury a row another retried":         {task{attempts: 1}, tocsin.Buried, wrongAttempts, Settled, stays},
 	"skip a pending row":                 {task{attempts: 2}, tocsin.Skipped, nil, Stored, tocsin.Cancelled},
-	"skip a claimed row":                 {task{status: tocsin.Claimed}, tocsin.Skipped, nil, Stored, tocsin.Cancelled},
+	"skip a claimed row":                 {task{status: tocsin.Claimed, by: "me"}, tocsin.Skipped, nil, Stored, tocsin.Cancelled},
 	"skip a cancelled row":               {task{status: tocsin.Cancelled}, tocsin.Skipped, nil, Cancelled, stays},
 }
 
