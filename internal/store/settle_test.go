@@ -167,6 +167,12 @@ func TestSettleTellsFatesWithinAGroup(t *testing.T) {
 		if fate != want {
 			t.Errorf("outcome %d: %s, want %s", i, fate, want)
 		}
+		if fate != Stored && fate != InTx {
+			continue
+		}
+		if r := b.row(outcomes[i].JobID); r.Status != tocsin.Done {
+			t.Errorf("outcome %d: its fate is %s, and its row is %s", i, fate, r.Status)
+		}
 	}
 }
 
