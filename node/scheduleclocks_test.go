@@ -127,6 +127,11 @@ func TestTasksAndFireTimesByClocksThatAreMinutesOff(t *testing.T) {
 			p := unmade(t, 2)
 			p.etcd, p.ownership = kind.etcd, kind.ownership
 			s := onClocks(t, p, ahead, behind)
+			for database, want := range []time.Duration{2 * time.Minute, -2 * time.Minute} {
+				if off := time.Until(clockOf(t, s.pools[database])); (off - want).Abs() > 10*time.Second {
+					t.Fatalf("the clock of server db%d is off by %s, want %s: with right clocks this test proves nothing", database, off, want)
+				}
+			}
 			run(t, s.p.config("orders"), s.handlers())
 			s.changes("ahead", "behind")
 			for database, name := range []string{"by.hand.ahead", "by.hand.behind"} {
