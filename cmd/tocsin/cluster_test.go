@@ -248,6 +248,7 @@ func TestClusterDrain(t *testing.T) {
 	s.run("cluster", "drain", a, "--wait").says(t, "node "+a+" of group orders has no table left")
 	s.ownedBy(map[string]int{"host-a": 0, "host-b": 8})
 	s.run("cluster", "nodes").says(t, a+"  draining   1.2.3    1       0       0", "ownership  1.2.3    1       8       8")
+	s.run("cluster", "plan").says(t, "group orders: 0 of 8 tables would move", a+"  0       0     0", b+"  1       8     8")
 	s.run("cluster", "drain", a).says(t, "node "+a+" of group orders gives up its tables: see `tocsin cluster nodes`")
 	d := decode[drained](t, s.run("cluster", "drain", a, "--wait", "--json"))
 	if d.Tables == nil || *d.Tables != 0 || !d.Draining {
