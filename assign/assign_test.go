@@ -42,7 +42,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	c.awaitCounts(map[*desk]int{a: 16, b: 16})
 	before := c.keys()
 	dry, err := c.registry().Try(t.Context(), "g", Change{Add: 1, Weight: 2, Remove: []string{a.ID()}})
-	if err != nil || dry.Moves != 21 || dry.Least != 21 || c.keys() != before || a.Owned() != 16 {
+	if err != nil || dry.Moves != 21 || dry.Least != 21 || len(dry.Shares) != 3 || c.keys() != before || a.Owned() != 16 {
 		t.Errorf("a dry run: %+v, %v; %d keys, then %d; a owns %d", dry, err, before, c.keys(), a.Owned())
 	}
 	for _, s := range dry.Shares {
