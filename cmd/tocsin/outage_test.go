@@ -272,9 +272,8 @@ func TestEtcdIsRebuiltFromNothing(t *testing.T) {
 	s.waitFor("all are done", func() bool { return s.notDone() == 0 })
 	seen, again, early := c.counts()
 	added, refused := l.counts()
-	t.Logf("of %d tasks stored %d were delivered, %d more than once, %d early", added, seen, again, early)
-	if seen != added || refused != 0 || early != 0 {
-		t.Errorf("%d stored, %d refused, %d delivered, %d early", added, refused, seen, early)
+	if seen != added || refused != 0 || again != 0 || early != 0 {
+		t.Errorf("%d stored, %d refused, %d delivered, %d more than once, %d early", added, refused, seen, again, early)
 	}
 	s.run("cluster", "nodes").says(t, "ownership")
 }
