@@ -299,6 +299,18 @@ func asked(ctx context.Context, t *testing.T, prometheus, query string) bool {
 	return len(answer.Data.Result) > 0 && answer.Data.Result[0].Value[1] != "0"
 }
 
+func TestDevStartsNoPrometheusWhenItIsToldNotTo(t *testing.T) {
+	t.Parallel()
+	var f devFlags // as --prometheus=false leaves it
+	c := &devcluster.Cluster{}
+	if url, err := f.watch(t.Context(), c); url != "" || err != nil {
+		t.Errorf("%q, %v", url, err)
+	}
+	if said := f.closing(c); strings.Contains(said, "metrics") {
+		t.Errorf("it says %q", said)
+	}
+}
+
 // What make observe runs: Prometheus sees the nodes, types that fail and hang, a sweep, and the rules, until Ctrl-C.
 func TestDevUnderLoadIsWatchedByPrometheus(t *testing.T) {
 	t.Parallel()
