@@ -82,7 +82,8 @@ func New(cfg Config, h Holder) (*Assign, error) {
 	if h == nil {
 		return nil, errors.New("assign: no holder")
 	}
-	a := &Assign{cfg: cfg.withDefaults(), holder: h, metrics: newMetrics(), trust: newTrust(cfg.withDefaults().Jumped), loose: make(map[int]bool), nudge: make(chan struct{}, 1)}
+	cfg = cfg.withDefaults()
+	a := &Assign{cfg: cfg, holder: h, metrics: newMetrics(), trust: newTrust(cfg.Jumped), loose: make(map[int]bool), nudge: make(chan struct{}, 1)}
 	a.missing.Store(new([]int))
 	a.rename()
 	return a, a.metrics.register(cfg.Registerer, a)
@@ -131,7 +132,7 @@ func (a *Assign) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			member, early = true, 0
-			s.pause.extend(s.cfg.ReplanDelay) // others may be registering too
+			s.pause = time.Now().Add(s.cfg.ReplanDelay) // others may be registering too
 			err = s.run(ctx)
 			switch {
 			case ctx.Err() != nil && errors.Is(err, errLost): // before it was told to stop: it went on in claim mode

@@ -5,28 +5,6 @@ import (
 	"time"
 )
 
-// pause is until when nothing is planned. It is safe for concurrent use.
-type pause struct {
-	mu    sync.Mutex
-	until time.Time
-}
-
-// extend makes the pause last for d from now at least.
-func (p *pause) extend(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if until := time.Now().Add(d); until.After(p.until) {
-		p.until = until
-	}
-}
-
-// end gives when the pause ends, or ended.
-func (p *pause) end() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.until
-}
-
 // outage is the last time that etcd was away, as this node noticed it. It is safe for concurrent use.
 type outage struct {
 	mu   sync.Mutex

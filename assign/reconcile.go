@@ -210,11 +210,11 @@ func (s *session) paused(v view) bool {
 	}
 	if len(vanished) > 0 {
 		s.log.Info("nodes have vanished", "vanished", vanished)
-		s.pause.extend(s.cfg.ReplanDelay)
+		s.pause = time.Now().Add(s.cfg.ReplanDelay)
 	}
 	s.live = live
 	s.peers.Store(int64(len(live)))
-	end := s.pause.end()
+	end := s.pause
 	if long := s.afterOutage(v); long.After(end) {
 		end = long
 	}

@@ -72,10 +72,7 @@ type Rows struct {
 }
 
 // NewRows makes a node's membership. Nothing is written before Run.
-func NewRows(cfg RowsConfig) (*Rows, error) {
-	if cfg.Tables == nil || cfg.Changed == nil || cfg.Group == "" || cfg.Node == "" {
-		return nil, errors.New("assign: Tables, Changed, Group and Node are needed")
-	}
+func NewRows(cfg RowsConfig) *Rows {
 	cfg.Logger = loop.Logger(cfg.Logger)
 	gauge := func(name, help string) prometheus.Gauge {
 		return promauto.With(cfg.Registerer).NewGauge(prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "presence", Name: name, Help: help})
@@ -93,7 +90,7 @@ func NewRows(cfg RowsConfig) (*Rows, error) {
 	for range cfg.Tables.Servers() {
 		r.nudges = append(r.nudges, make(chan struct{}, 1))
 	}
-	return r, nil
+	return r
 }
 
 // ID returns the node's id, at most 64 bytes.

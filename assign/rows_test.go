@@ -124,12 +124,9 @@ func (f *nodeTables) Depart(_ context.Context, _ int, _, node string) error {
 // attend runs a node until stop, or the end of the test.
 func attend(t *testing.T, f *nodeTables, name string) (p *Rows, stop func()) {
 	t.Helper()
-	p, err := NewRows(RowsConfig{
+	p = NewRows(RowsConfig{
 		Tables: f, Layout: tocsin.Layout{Databases: 2, Tables: 4}, Group: "g", Node: name, Changed: func() {},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { _ = p.Run(ctx); close(ended) }()
@@ -248,18 +245,12 @@ func TestAWeightBeyondTheBoundCountsAsTheBound(t *testing.T) {
 
 func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 	t.Parallel()
-	p, err := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 1, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 1, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
 	p.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{"y": "no secret"}})
 	if got := readRow(p.text()); len(got.Types) != 1 || got.Lacks["y"] != "no secret" {
 		t.Errorf("%+v", got)
 	}
-	other, err := NewRows(p.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := NewRows(p.cfg)
 	says := func(what string, delivers, known bool) {
 		t.Helper()
 		if text := p.text(); len(text) > maxAbout || len(readRow(text).Lacks) == 0 {
@@ -289,10 +280,7 @@ func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 
 func TestANewerPayloadCountsIfEachServerHasANodeThatKnowsIt(t *testing.T) {
 	t.Parallel()
-	p, err := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 2, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 2, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
 	old := store.Attendee{Group: "g", Node: "old", About: `{"types":["x"],"versions":{"x":1}}`}
 	newer := store.Attendee{Group: "g", Node: "new", About: `{"types":["x"],"versions":{"x":3}}`}
 	self := store.Attendee{Group: "g", Node: p.ID(), About: `{"types":["x"],"versions":{"x":9}}`}

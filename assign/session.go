@@ -40,7 +40,7 @@ type session struct {
 	record nodeRecord
 	writer writer
 	mirror *mirror
-	pause  pause // several nodes may come or vanish together
+	pause  time.Time // nothing is planned until then: several nodes may come or vanish together
 	outage outage
 	hands  *hands
 

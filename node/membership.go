@@ -26,9 +26,9 @@ type membership interface {
 func (p *parts) join(ctx context.Context) (err error) {
 	info := assign.NodeInfo{Version: p.cfg.Version, Schema: layoutrow.SchemaVersion, Listen: p.cfg.Listen, Started: p.started}
 	if p.cfg.Ownership == ByRows {
-		p.claimers, err = newClaimers(p.cfg, p.store, info)
+		p.claimers = newClaimers(p.cfg, p.store, info)
 		p.group = p.claimers
-		return err
+		return nil
 	}
 	etcd := p.cfg.Etcd
 	etcd.TLS = p.expires.Watch(etcd.TLS)
@@ -127,15 +127,14 @@ type claimers struct {
 	wrong []int  // databases
 }
 
-func newClaimers(cfg Config, s *store.Store, info assign.NodeInfo) (*claimers, error) {
+func newClaimers(cfg Config, s *store.Store, info assign.NodeInfo) *claimers {
 	layout := cfg.Tables.Layout
 	c := &claimers{databaseOf: layout.DatabaseOf, looks: make([]look, layout.Total())}
-	var err error
-	c.Rows, err = assign.NewRows(assign.RowsConfig{
+	c.Rows = assign.NewRows(assign.RowsConfig{
 		Tables: s, Layout: layout, Group: cfg.Group, Node: cfg.Name, Weight: cfg.Weight, Info: info,
 		Changed: func() { c.set(func() {}) }, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
-	return c, err
+	return c
 }
 
 // Run works on the tables until ctx ends. Then it takes in nothing more, and returns when what is in delivery has ended or

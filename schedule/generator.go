@@ -34,7 +34,7 @@ const (
 	passSpread = time.Minute            // a pass of many schedules takes so long, unless runs are near
 	passPause  = 250 * time.Millisecond // between the beginnings of two Makes of such a pass, at most
 	passBatch  = 1000                   // schedules asked for at once
-	passWidth  = 4                      // Makes of one server at a time
+	passWidth  = 4                      // Makes of one database at a time
 	passMakes  = 20                     // Makes of one schedule in a pass
 	passLook   = time.Second            // between two looks whether tables were added, or a clock was set back
 	passAgain  = 5 * time.Second        // from a pass that failed to the next; doubles

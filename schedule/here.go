@@ -139,18 +139,15 @@ func (h *here) window(ctx context.Context, r *row) (window, error) {
 	return w, err
 }
 
-// Bounds of one INSERT. A text that is escaped may need twice its bytes, and max_allowed_packet may be as low as 1 MiB.
-const (
-	atOnce      = MaxRuns
-	bytesAtOnce = 400_000
-)
+// bytesAtOnce bounds one INSERT. A text that is escaped may need twice its bytes, and max_allowed_packet may be as low as 1 MiB.
+const bytesAtOnce = 400_000
 
-// insert stores runs, and rings the doorbell for those that are near. It leaves out runs whose keys are already there,
+// insert stores runs, at most MaxRuns, and rings the doorbell for those that are near. It leaves out runs whose keys are already there,
 // and returns the others with their ids.
 func (h *here) insert(ctx context.Context, r *row, runs []run) (made []run, err error) {
 	size := max(1, bytesAtOnce/(len(r.Payload)+len(r.headers)+200))
 	for len(runs) > 0 {
-		n := min(size, atOnce, len(runs))
+		n := min(size, len(runs))
 		stored, err := h.insertSome(ctx, r, runs[:n])
 		if err != nil {
 			return nil, fmt.Errorf("make runs in %s: %w", h.task(), err)

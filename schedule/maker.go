@@ -42,7 +42,7 @@ const pageOfDue = 1000
 
 // Due returns the schedules of one server whose next fire time is less than a time ahead, by the server's clock, the
 // earliest first, at most limit: those that which takes, nil for all. A node takes those of its tables, but for a while none
-// whose Make has failed. Usually ahead is Step, or less than 0 for those that are overdue. It reads the index alone, and
+// whose Make has failed. Usually ahead is Step, or 0 for those that are overdue. It reads the index alone, and
 // schedules that are left out hold up no other: it reads on, a thousand entries in a statement. Databases that are older than schedules are left out too. What was found stands
 // beside an error.
 func (m *maker) Due(ctx context.Context, server int, ahead time.Duration, limit int, which func(Due) bool) (due []Due, err error) {
