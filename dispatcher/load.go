@@ -233,7 +233,7 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 	case loaded.Failed[e.JobID.Table()] != nil:
 		e.Due = loaded.Now + ceilMilli(avoidFor)
 		l.queue.Requeue(e)
-	case row == nil:
+	case row == nil || row.Type != e.Type: // a bell that was rung by hand may name a wrong biz type
 		s.d.metrics.droppedGone.Inc()
 		l.queue.Done(e.JobID)
 	case !s.admitted(e.JobID.Table()) || s.strange(e.JobID.Table(), e.Type):

@@ -143,18 +143,21 @@ func (s *server) begun(t *task, done schedule.Began, until time.Time) {
 	s.d.metrics.claimed.Inc()
 	s.d.claimed.Add(1)
 	if len(done.Replaced) > 0 {
-		s.replaced(t.lane.kind, done.Replaced)
+		s.replaced(done.Replaced)
 	}
 	t.lane.kind.put(t.lane, []*task{t})
 }
 
-// replaced ends deliveries of runs that a later one has replaced, and those that are ready do not begin.
-func (s *server) replaced(k *kind, ids []tocsin.JobID) {
+// replaced ends deliveries of runs that a later one has replaced, and those that are ready do not begin. Their biz types may be former
+// ones of the schedule.
+func (s *server) replaced(ids []tocsin.JobID) {
 	gone := make(map[tocsin.JobID]store.Fate, len(ids))
 	for _, id := range ids {
 		gone[id] = store.Cancelled
 	}
-	giveBack(k.takeReady(func(t *task) bool { return gone[t.row.JobID] == store.Cancelled && t.lane.server == s }))
+	for _, k := range s.d.allKinds() {
+		giveBack(k.takeReady(func(t *task) bool { return gone[t.row.JobID] == store.Cancelled && t.lane.server == s }))
+	}
 	for _, c := range s.inHand(func(*attempt) bool { return true }) {
 		c.callOff(gone)
 	}
@@ -222,8 +225,8 @@ func (s *server) settleRun(ctx context.Context, r result, o store.Outcome) ([]st
 	}
 	if done.Forward != 0 {
 		s.mu.Lock()
-		if s.admitted(r.table()) && !s.d.cfg.ClaimAll {
-			r.lane.bringForward(duequeue.Entry{JobID: done.Forward, Type: r.row.Type, Due: s.now()})
+		if l := s.lanes[done.Type]; l != nil && s.admitted(r.table()) && !s.d.cfg.ClaimAll {
+			l.bringForward(duequeue.Entry{JobID: done.Forward, Type: done.Type, Due: s.now()})
 		}
 		s.mu.Unlock()
 		signal(s.wake)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/schedule"
@@ -74,6 +75,7 @@ func (r *turns) Settle(ctx context.Context, _ *schedule.Turn, o store.Outcome) (
 	defer r.mu.Unlock()
 	if done.Fate = fates[0]; len(r.forward) > 0 {
 		done.Forward, r.forward = r.forward[0], r.forward[1:]
+		done.Type = r.row(done.Forward).Type
 	}
 	return done, nil
 }
@@ -297,6 +299,96 @@ func TestARunThatWaitsIsBroughtForward(t *testing.T) {
 		if looks != 3 {
 			t.Errorf("%d looks", looks)
 		}
+	})
+}
+
+// typed runs f with a dispatcher of runs of two biz types, of which it delivers so many, each with one slot. as has the biz types of the
+// deliveries, by job_id. Each takes a second.
+func typed(t *testing.T, types int, f func(r *rig, all *turns, as *sync.Map)) {
+	t.Helper()
+	var as sync.Map
+	policies, sinks := twoTypes(0)
+	for i := range policies {
+		policies[i].Concurrency = 1
+		sinks[policies[i].Name] = handler(func(_ context.Context, task tocsin.Info) error {
+			as.Store(task.JobID, task.BizType)
+			time.Sleep(time.Second)
+			return nil
+		})
+	}
+	all := &turns{}
+	inBubbleOf(t, policies[:types], sinks, func(cfg *Config) {
+		all.memory = cfg.Store.(*memory)
+		cfg.Runs = all
+	}, func(r *rig) { f(r, all, &as) })
+}
+
+// retype makes a stored task one of the second biz type.
+func (r *rig) retype(id tocsin.JobID) { r.store.change(id, func(row *store.Row) { row.Type = 2 }) }
+
+// TestATaskIsDeliveredAsItsOwnBizType, and by no other: a schedule may have got another one while a run of the former one was in delivery,
+// and a bell may name a wrong one.
+func TestATaskIsDeliveredAsItsOwnBizType(t *testing.T) {
+	forward := func(r *rig, all *turns, id tocsin.JobID) {
+		all.forward = []tocsin.JobID{id}
+		r.runOf(1, 0)
+	}
+	wrong := func(r *rig, _ *turns, id tocsin.JobID) {
+		r.Offer(0, []duequeue.Entry{{JobID: id, Type: 1, Due: r.store.row(id).Action}})
+	}
+	for name, c := range map[string]struct {
+		types int
+		tell  func(*rig, *turns, tocsin.JobID)
+		as    any
+	}{
+		"a run that is brought forward":                                  {2, forward, "coupon.remind"},
+		"a run that is brought forward, whose type this process lacks":   {1, forward, nil},
+		"a task whose bell names another type":                           {2, wrong, nil},
+		"a task whose bell names another type, and its own it lacks too": {1, wrong, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			typed(t, c.types, func(r *rig, all *turns, as *sync.Map) {
+				id := r.insertRun(1, 0)
+				r.retype(id)
+				c.tell(r, all, id)
+				pass(3 * time.Second)
+				if got, _ := as.Load(id); got != c.as {
+					t.Errorf("it was delivered as %v, want %v", got, c.as)
+				}
+				next := r.add(0, 1, 0) // the lanes go on
+				pass(2 * time.Second)
+				r.status(next, tocsin.Done)
+				r.idle()
+			})
+		})
+	}
+}
+
+// TestARunThatIsReplacedBeforeItBeginsIsNotDelivered, though the later run is of another biz type.
+func TestARunThatIsReplacedBeforeItBeginsIsNotDelivered(t *testing.T) {
+	typed(t, 2, func(r *rig, all *turns, as *sync.Map) {
+		r.add(0, 1, 0) // keeps the slot
+		pass(100 * time.Millisecond)
+		r.loadAhead(1)
+		first := r.runOf(1, 0)
+		all.began = func(row *store.Row) schedule.Began {
+			done := schedule.Began{Deadline: time.Now().Add(7 * time.Second).UnixMilli()}
+			if row.JobID != first {
+				done.Replaced = []tocsin.JobID{first}
+			}
+			return done
+		}
+		pass(100 * time.Millisecond)
+		r.status(first, tocsin.Claimed)
+		second := r.insertRun(1, 0)
+		r.retype(second)
+		r.offer(second)
+		pass(3 * time.Second)
+		if _, was := as.Load(first); was {
+			t.Error("it was delivered")
+		}
+		r.status(second, tocsin.Done)
+		r.idle()
 	})
 }
 

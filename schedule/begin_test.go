@@ -302,6 +302,19 @@ func TestSomeRunAlwaysBegins(t *testing.T) {
 	}
 }
 
+// TestTheNextRunMayBeOfAnotherBizType: the schedule got it while a run was in delivery, whose end brings the next one forward.
+func TestTheNextRunMayBeOfAnotherBizType(t *testing.T) {
+	t.Parallel()
+	s := newTurns(t)
+	of := s.plan(OverlapQueue, nil)
+	ends, next := s.put(of, claimed), s.put(of, is{ago: 1, later: true})
+	s.exec(of, "UPDATE {schedule} SET biz_type = 2 WHERE schedule_id = ?", uint64(of.ID))
+	s.exec(of, "UPDATE {task} SET biz_type = 2 WHERE job_id = ?", uint64(next))
+	if done := s.settle(ends, tocsin.Completed); done.Forward != next || done.Type != 2 {
+		t.Errorf("%+v, want run %s of type 2", done, next)
+	}
+}
+
 // TestOneRunBeginsAtOnce: of all runs of a schedule that are due, and that many processes begin at the same time, one is claimed.
 func TestOneRunBeginsAtOnce(t *testing.T) {
 	t.Parallel()

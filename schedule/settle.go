@@ -14,6 +14,7 @@ import (
 type SettledRun struct {
 	Fate    store.Fate
 	Forward tocsin.JobID // the run that may begin now; 0: none
+	Type    uint64       // number of its biz type, which may be another one than that of the run that has ended
 }
 
 // Settle stores the outcome of a run that is Alone or Counts, in one transaction with what follows for its schedule: the next run
@@ -24,7 +25,6 @@ func (r *Runs) Settle(ctx context.Context, t *Turn, o store.Outcome) (done Settl
 	defer cancel()
 	var paused string
 	var name string
-	var bizType uint64
 	id := tocsin.JobID(t.key.Schedule)
 	from := ""
 	if t.Counts && o.Verb == tocsin.Buried {
@@ -36,7 +36,7 @@ func (r *Runs) Settle(ctx context.Context, t *Turn, o store.Outcome) (done Settl
 		if done.Fate, hit, err = r.maker.tables.SettleIn(ctx, h.conn, o); err != nil || h.row == nil {
 			return err
 		}
-		name, bizType = h.row.Name, h.row.number
+		name, done.Type = h.row.Name, h.row.number
 		if done.Fate == store.InTx { // whatever its handler returned
 			o.Verb = tocsin.Completed
 		}
@@ -58,7 +58,7 @@ func (r *Runs) Settle(ctx context.Context, t *Turn, o store.Outcome) (done Settl
 	if paused != "" {
 		r.metrics.paused.Inc()
 		r.cfg.Logger.Warn("schedule paused", "schedule", name, "why", paused, "job_id", o.JobID.String())
-		r.cfg.Missed(MissedRun{BizType: bizType, Schedule: name, Why: paused})
+		r.cfg.Missed(MissedRun{BizType: done.Type, Schedule: name, Why: paused})
 	}
 	return done, nil
 }
