@@ -39,7 +39,7 @@ const (
 	maxAhead      = 4000                   // rows a lane may load beyond its free slots
 	guestDelay    = 250 * time.Millisecond // how long rows of a guest's tables are left to the node that looks at them first
 	claimMargin   = 5 * time.Second        // a claim lasts the delivery time-out and this
-	beginsAtOnce  = 16                     // runs of schedules of a server that are claimed at a time, or that one settler settles
+	runsAtOnce    = 4                      // transactions about runs of schedules of a server at a time: one that waits for a lock keeps a connection
 	keepEvery     = time.Second            // claims of runs whose handlers are over their time-out are prolonged this often ...
 	keepHold      = 15 * time.Second       // ... until so long after
 	claimWithin   = 30 * time.Second       // a claim that takes longer has failed

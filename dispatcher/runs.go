@@ -53,7 +53,7 @@ func (t *task) guarded() bool { return t.turn != nil && t.turn.Alone }
 func (t *task) exclusive() bool { return t.guarded() || t.keyed }
 
 // begin has runs claimed, if it is their turn. Each is a transaction that may wait for the lock of its schedule, so no loader waits for it; of one
-// schedule one is under way. The goroutines are joined through Dispatcher.takes.
+// schedule one is under way. The goroutines are joined through Dispatcher.takes, and are as many as the rows that the lanes may hold.
 func (s *server) begin(tasks []*task) {
 	var back []duequeue.Entry
 	for _, t := range s.isolate(tasks) {
@@ -62,11 +62,9 @@ func (s *server) begin(tasks []*task) {
 			back = append(back, t.entry(s.now()+ceilMilli(suspectWait)))
 			continue
 		}
-		s.begins <- struct{}{}
 		s.d.takes.add(1)
 		go func() {
 			defer s.d.takes.add(-1)
-			defer func() { <-s.begins }()
 			s.leave(scheduleOf(t), s.beginOne(t))
 		}()
 	}
@@ -95,14 +93,31 @@ func (s *server) leave(id uint64, err error) {
 	}
 }
 
+// inSlot does a transaction about a run when one of the server's slots for these is free.
+func inSlot[T any](ctx context.Context, s *server, do func() (T, error)) (done T, err error) {
+	select {
+	case s.runs <- struct{}{}:
+		defer func() { <-s.runs }()
+		return do()
+	case <-ctx.Done():
+		return done, ctx.Err()
+	}
+}
+
 // beginOne has one run claimed. An answer that was lost is asked for again: Begin recognises its claim.
 func (s *server) beginOne(t *task) error {
-	before, hold := time.Now(), t.lane.kind.rule.Load().timeout+claimMargin
+	var before time.Time // the first try
+	hold := t.lane.kind.rule.Load().timeout + claimMargin
 	ctx, end := s.d.whileDraining()
 	defer end()
 	lost := func(of mysql.Class) bool { return of == mysql.Lost }
 	done, err := persist(ctx, s, "claim", lost, func() (schedule.Began, error) {
-		return s.d.cfg.Runs.Begin(ctx, t.turn, t.row, s.d.cfg.Node, hold)
+		return inSlot(ctx, s, func() (schedule.Began, error) {
+			if before.IsZero() {
+				before = time.Now()
+			}
+			return s.d.cfg.Runs.Begin(ctx, t.turn, t.row, s.d.cfg.Node, hold)
+		})
 	})
 	if err == nil && done.Deadline != 0 {
 		s.begun(t, done, before.Add(hold))
@@ -210,7 +225,7 @@ func (r result) byRuns() bool {
 // settleRuns stores outcomes by Runs, several at a time: each is a transaction.
 func (st *settler) settleRuns(ctx context.Context, batch []result) {
 	var g errgroup.Group
-	g.SetLimit(beginsAtOnce)
+	g.SetLimit(runsAtOnce)
 	for i := range batch {
 		g.Go(func() error { st.settle(ctx, batch[i:i+1]); return nil })
 	}
@@ -219,7 +234,7 @@ func (st *settler) settleRuns(ctx context.Context, batch []result) {
 
 // settleRun stores one outcome by Runs. The run that may begin now is queued for now.
 func (s *server) settleRun(ctx context.Context, r result, o store.Outcome) ([]store.Fate, error) {
-	done, err := s.d.cfg.Runs.Settle(ctx, r.turn, o)
+	done, err := inSlot(ctx, s, func() (schedule.SettledRun, error) { return s.d.cfg.Runs.Settle(ctx, r.turn, o) })
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -13,11 +14,13 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/ids"
+	"github.com/tocsinhq/tocsin/internal/loop"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
-// turns stand in for schedule.Runs on the rows of a memory. Runs of schedule 1 are Alone; of schedule 2 nothing is known.
+// turns stand in for schedule.Runs on the rows of a memory. Runs of schedules are Alone, apart from those of schedule 2, of which nothing is known.
 type turns struct {
 	*memory
 	began   func(*store.Row) schedule.Began // nil: each run is claimed
@@ -31,7 +34,7 @@ func (r *turns) Look(_ context.Context, _ int, rows []store.Row) map[tocsin.JobI
 	all := map[tocsin.JobID]*schedule.Turn{}
 	for _, row := range rows {
 		if key, is := ids.ParseRunKey(row.DedupKey); is && !r.unread.Load() {
-			all[row.JobID] = &schedule.Turn{Name: "report", Time: key.Nominal(), Alone: key.Schedule == 1}
+			all[row.JobID] = &schedule.Turn{Name: "report", Time: key.Nominal(), Alone: key.Schedule != 2}
 		}
 	}
 	return all
@@ -216,6 +219,37 @@ func TestARunWhoseScheduleCannotBeReadWaits(t *testing.T) {
 		all.unread.Store(false)
 		pass(2 * time.Second)
 		r.status(id, tocsin.Done)
+	})
+}
+
+// heldSchedules are turns of schedules that somebody has locked.
+type heldSchedules struct{ *turns }
+
+func (h heldSchedules) Begin(ctx context.Context, _ *schedule.Turn, _ *store.Row, _ string, _ time.Duration) (schedule.Began, error) {
+	return schedule.Began{}, cmp.Or(loop.Wait(ctx, time.Second), mysql.ErrLocked)
+}
+
+// TestLockedSchedulesHoldUpNoOtherTask: their runs wait for locks, and the loaders don't wait for them.
+func TestLockedSchedulesHoldUpNoOtherTask(t *testing.T) {
+	var late atomic.Int64
+	p := policy("order.close", 1)
+	p.Concurrency = 200
+	inBubbleWith(t, p, handler(func(_ context.Context, task tocsin.Info) error {
+		late.Store(int64(time.Since(task.ActionTime)))
+		return nil
+	}), func(cfg *Config) { cfg.Runs = heldSchedules{&turns{memory: cfg.Store.(*memory)}} }, func(r *rig) {
+		for i := range 2 * loaders { // each meets some
+			for n := range 10 {
+				r.runOf(uint64(10*i+n+10), 0)
+			}
+			pass(20 * time.Millisecond)
+		}
+		id := r.add(0, 1, 100*time.Millisecond)
+		pass(10 * time.Second)
+		r.status(id, tocsin.Done)
+		if late := time.Duration(late.Load()); late > 50*time.Millisecond {
+			t.Errorf("it began %s late", late)
+		}
 	})
 }
 

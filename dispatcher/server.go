@@ -33,7 +33,7 @@ type server struct {
 	wake   chan struct{} // one slot: something became due or found room
 	looks  chan struct{} // one slot: a key is to be looked at
 	sooner chan struct{} // one slot: a row is held that is due before all others
-	begins chan struct{} // a slot for each run that is about to begin
+	runs   chan struct{} // a slot for each transaction about a run of a schedule
 
 	settler *settler
 
@@ -64,7 +64,7 @@ func newServer(d *Dispatcher, index int) *server {
 		wake:    make(chan struct{}, 1),
 		looks:   make(chan struct{}, 1),
 		sooner:  make(chan struct{}, 1),
-		begins:  make(chan struct{}, beginsAtOnce),
+		runs:    make(chan struct{}, runsAtOnce),
 		turns:   make(map[uint64]time.Time),
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),

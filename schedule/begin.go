@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/ids"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -48,7 +49,7 @@ func (r *Runs) Begin(ctx context.Context, t *Turn, row *store.Row, by string, ho
 	ctx, cancel := context.WithTimeout(ctx, beginWithin)
 	defer cancel()
 	var b *beginning
-	err = r.maker.at(ctx, tocsin.JobID(t.key.Schedule), func(h *here) error {
+	err = r.at(ctx, tocsin.JobID(t.key.Schedule), func(h *here) error {
 		b = &beginning{here: h, turn: t, by: by, hold: hold, asked: row}
 		return b.run(ctx)
 	})
@@ -66,6 +67,25 @@ func (r *Runs) Begin(ctx context.Context, t *Turn, row *store.Row, by string, ho
 		r.metrics.count(verdictReplaced)
 	}
 	return b.Began, nil
+}
+
+// waryFor is how long no lock is waited for on a server after a run has met one.
+const waryFor = 10 * time.Second
+
+// at is maker.at for a run. Many schedules may be locked at once, by one transaction: runs that wait for them, one after another, would hold up
+// those of other schedules.
+func (r *Runs) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) error {
+	server := r.maker.tables.ServerOf(id.Table())
+	r.mu.Lock()
+	wary := time.Now().Before(r.wary[server])
+	r.mu.Unlock()
+	err := r.maker.lockedAt(ctx, id, wary, fn)
+	if !wary && mysql.ClassOf(err) == mysql.Contended {
+		r.mu.Lock()
+		r.wary[server] = time.Now().Add(waryFor)
+		r.mu.Unlock()
+	}
+	return err
 }
 
 // beginning is one try of Begin.

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/ids"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -329,7 +330,7 @@ func TestOneRunBeginsAtOnce(t *testing.T) {
 		for _, id := range runs {
 			turn, row := s.load(id)
 			all.Go(func() {
-				for range 3 { // some more get the lock in vain, on a busy machine
+				for t.Context().Err() == nil { // some more get the lock in vain, on a busy machine
 					if _, err := s.Begin(t.Context(), turn, row, "me", time.Minute); err == nil {
 						return
 					}
@@ -346,6 +347,46 @@ func TestOneRunBeginsAtOnce(t *testing.T) {
 		if claimed != 1 {
 			t.Errorf("%s: %d are claimed", overlap, claimed)
 		}
+	}
+}
+
+// TestLocksOfManySchedulesAreWaitedForOnce: for a while no run waits for another one's, and those of schedules that nobody has locked begin.
+func TestLocksOfManySchedulesAreWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	s := newTurns(t)
+	const locked = 3
+	var plans []Schedule
+	var runs []tocsin.JobID
+	for i := range locked + 1 {
+		plans = append(plans, s.plan(OverlapSkip, nil))
+		runs = append(runs, s.put(plans[i], is{}))
+	}
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, of := range plans[:locked] {
+		if _, err := tx.Exec("SELECT schedule_id FROM "+s.database(of)+".schedule WHERE schedule_id = ? FOR UPDATE", uint64(of.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range locked {
+		turn, row := s.load(runs[i])
+		began := time.Now()
+		_, err := s.Begin(t.Context(), turn, row, "me", time.Minute)
+		if took := time.Since(began); mysql.ClassOf(err) != mysql.Contended || (took < time.Second) != (i > 0) { // a lock wait is a second
+			t.Errorf("run %d: %v after %s", i, err, took)
+		}
+	}
+	if done := s.begin(runs[locked]); done.Deadline == 0 {
+		t.Errorf("that of the other schedule: %+v", done)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if done := s.begin(runs[0]); done.Deadline == 0 {
+		t.Errorf("after the lock: %+v", done)
 	}
 }
 

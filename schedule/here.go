@@ -19,6 +19,7 @@ type here struct {
 	maker   *maker
 	in      tocsin.Tx
 	conn    *sql.Conn // the same; nil: in is a caller's transaction, whose session takes one statement at a time
+	noWait  bool      // for the lock of the row
 	table   int
 	row     *row          // as it was read; nil: there is none
 	now     time.Time     // the server's clock, read when the row was locked
@@ -29,14 +30,28 @@ type here struct {
 
 // at runs fn in a transaction with the row of a schedule locked.
 func (m *maker) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) error {
+	return m.lockedAt(ctx, id, false, fn)
+}
+
+// lockedAt is at. With noWait, it returns an error of the class mysql.Contended at once if somebody else has locked the row.
+func (m *maker) lockedAt(ctx context.Context, id tocsin.JobID, noWait bool, fn func(*here) error) error {
 	table := id.Table()
 	if m.tables.ServerOf(table) < 0 {
 		return client.Refuse(ErrNotFound, "layout %s has no table %d, which schedule_id %s names", m.tables.Layout(), table, id)
 	}
-	return explain(m.tables.Transact(ctx, m.tables.Layout().DatabaseOf(table), func(conn *sql.Conn) error {
-		h := &here{maker: m, in: conn, conn: conn, table: table}
-		return h.do(ctx, id, fn)
-	}))
+	var held error
+	err := m.tables.Transact(ctx, m.tables.Layout().DatabaseOf(table), func(conn *sql.Conn) error {
+		h := &here{maker: m, in: conn, conn: conn, table: table, noWait: noWait}
+		err := h.do(ctx, id, fn)
+		if held = nil; noWait && h.now.IsZero() && mysql.ClassOf(err) == mysql.Contended { // Transact would try it again
+			held, err = err, nil
+		}
+		return err
+	})
+	if err == nil {
+		err = held
+	}
+	return explain(err)
 }
 
 // do runs fn with the row of a schedule locked.
@@ -71,7 +86,11 @@ func (h *here) lock(ctx context.Context, id tocsin.JobID) error {
 			err = h.sets(ctx, readNow, nil, h.tick)
 		}
 	} else {
-		err = h.sets(ctx, lockRow+";\n"+readNow, []any{uint64(id)}, func(set int, rows *sql.Rows) error {
+		lock := lockRow
+		if h.noWait {
+			lock += " NOWAIT"
+		}
+		err = h.sets(ctx, lock+";\n"+readNow, []any{uint64(id)}, func(set int, rows *sql.Rows) error {
 			if set == 0 {
 				return take(set, rows)
 			}

@@ -30,7 +30,7 @@ func (r *Runs) Settle(ctx context.Context, t *Turn, o store.Outcome) (done Settl
 	if t.Counts && o.Verb == tocsin.Buried {
 		from = r.maker.openFrom(ctx, id, true)
 	}
-	err = r.maker.at(ctx, id, func(h *here) (err error) {
+	err = r.at(ctx, id, func(h *here) (err error) {
 		done, paused = SettledRun{}, ""
 		o, hit := o, false
 		if done.Fate, hit, err = r.maker.tables.SettleIn(ctx, h.conn, o); err != nil || h.row == nil {

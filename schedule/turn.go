@@ -43,6 +43,7 @@ type Runs struct {
 
 	mu         sync.Mutex
 	young, old map[tocsin.JobID]*known // by schedule_id: what was read lately; old gives way when young is full
+	wary       map[int]time.Time       // by server: until then no lock of a schedule is waited for
 }
 
 // How long a schedule that was read counts, and how many are kept, twice as many for a while. A schedule of one revision never changes,
@@ -58,7 +59,7 @@ func NewRuns(tables *store.Store, cfg RunsConfig) *Runs {
 	if cfg.Missed == nil {
 		cfg.Missed = func(MissedRun) {}
 	}
-	return &Runs{maker: &maker{tables: tables}, cfg: cfg, metrics: newMetrics(cfg.Registerer), young: map[tocsin.JobID]*known{}}
+	return &Runs{maker: &maker{tables: tables}, cfg: cfg, metrics: newMetrics(cfg.Registerer), young: map[tocsin.JobID]*known{}, wary: map[int]time.Time{}}
 }
 
 // known is a schedule as it was read.
