@@ -210,6 +210,49 @@ func TestASlowFullLookHoldsUpNoRegularOne(t *testing.T) {
 	}
 }
 
+// One full look that has no answer in time, among many that take no time, leaves no table without a full look for long.
+func TestOneSlowFullLookPutsOffNoOtherForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tables = 256
+		r := &rows{places: tables, pending: make(map[tocsin.JobID]row)}
+		s := run(t, Config{Store: r, Intake: newLanes(100, 1), TablesPerStatement: 2})
+		var all []int
+		for table := range tables {
+			all = append(all, table)
+		}
+		s.Set(all, owner)
+		time.Sleep(DefaultFullEvery / 2)
+		last, slow := make(map[int]time.Time), time.Time{}
+		r.mu.Lock()
+		r.takes = func(q store.PeekQuery) time.Duration {
+			switch {
+			case !isFull(q):
+			case slow.IsZero():
+				slow = time.Now()
+				return 2 * peekTimeout
+			default:
+				for _, table := range q.Tables {
+					last[table] = time.Now()
+				}
+			}
+			return 0
+		}
+		r.mu.Unlock()
+		for range 10 {
+			time.Sleep(DefaultFullEvery)
+			r.mu.Lock()
+			longest := time.Duration(0)
+			for _, table := range all {
+				longest = max(longest, min(time.Since(last[table]), time.Since(slow)))
+			}
+			r.mu.Unlock()
+			if longest > 2*DefaultFullEvery {
+				t.Errorf("a table had no full look for %s", longest)
+			}
+		}
+	})
+}
+
 // Tables that came one by one, each under an access of its own, are soon peeked together.
 func TestTablesThatCameOneByOneArePeekedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

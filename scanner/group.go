@@ -20,6 +20,7 @@ type group struct {
 	nextFull         time.Time        // from then on the regular peek is a full one
 	runOut           time.Time        // from then on the regular peek looks for run-out claims; zero: only a full one does
 	busy             bool             // a job of it is under way
+	took             time.Duration    // the last full look, of its tables or of more than these
 	deep             bool             // its full looks have too much to read: it is not merged
 	failures         int              // peeks of this one table that failed in a row; such a group stays alone
 	found            int              // entries of the last peek
@@ -90,7 +91,7 @@ func merge(a, b *group) *group {
 	} else if m.runOut.IsZero() {
 		m.runOut = b.runOut
 	}
-	m.found, m.silent = a.found+b.found, min(a.silent, b.silent)
+	m.found, m.silent, m.took = a.found+b.found, min(a.silent, b.silent), a.took+b.took
 	return m
 }
 

@@ -187,6 +187,19 @@ func (sv *server) lookAgain(v view) time.Time {
 	return at
 }
 
+// spread puts off the next full look of a group if full looks take too much of the server. Each group may use as much as any other, and what
+// the others leave: one slow look among many does not put the next one off for hours. Called under mu.
+func (sv *server) spread(g *group) {
+	all := time.Duration(0)
+	for _, other := range sv.groups {
+		all += other.took
+	}
+	at := time.Now().Add(fullShare * min(all, time.Duration(len(sv.groups))*g.took))
+	if !g.nextFull.IsZero() && at.After(g.nextFull) {
+		g.nextFull = at
+	}
+}
+
 // finish takes the group back after its job: how far it was read, or what failed.
 func (sv *server) finish(j *job, r result) {
 	sv.mu.Lock()
@@ -195,6 +208,10 @@ func (sv *server) finish(j *job, r result) {
 	g.busy = false
 	sv.peeking--
 	sv.lagging = true // if it has left out a type
+	if j.full {
+		g.took = r.took
+		sv.spread(g)
+	}
 	switch {
 	case r.err == nil:
 		if !j.guest {
@@ -212,9 +229,6 @@ func (sv *server) finish(j *job, r result) {
 	}
 	if j.full && r.err == nil && r.took < peekTimeout/4 { // a merged group takes twice as long
 		g.deep = false
-	}
-	if at := time.Now().Add(fullShare * time.Duration(len(sv.groups)) * r.took); j.full && !g.nextFull.IsZero() && at.After(g.nextFull) {
-		g.nextFull = at
 	}
 	if r.again {
 		g.next = time.Time{}
