@@ -10,7 +10,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
-	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // runLoader loads what is due until ctx ends. Of a server's loaders one waits
@@ -162,9 +161,12 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 		return false
 	}
 	s.d.metrics.loaded.Add(float64(len(loaded.Rows)))
-	turns := s.look(ctx, loaded.Rows)
-	tasks := s.sortOut(batch, loaded, turns, asked)
+	tasks, runs := s.sortOut(batch, loaded, asked)
 	s.makeReady(tasks, loaded.Now)
+	if len(runs) > 0 { // their schedules may be slow to read
+		runs, _ = s.look(ctx, runs, loaded.Now, false)
+		s.makeReady(runs, loaded.Now)
+	}
 	return len(loaded.Failed) == 0
 }
 
@@ -190,15 +192,15 @@ func (s *server) hold(batch []duequeue.Entry, err error) {
 }
 
 // sortOut drops rows that are no longer wanted, holds those that are due in a moment,
-// puts back those that are due later by the server's clock, and returns the rest.
-// batch is in order of job_id.
-func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, turns map[tocsin.JobID]*schedule.Turn, asked time.Time) []*task {
+// puts back those that are due later by the server's clock, and returns the rest: tasks, and
+// runs of schedules, due or not. batch is in order of job_id.
+func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, asked time.Time) (tasks, runs []*task) {
 	at := time.Now()
 	rows := make(map[tocsin.JobID]*store.Row, len(loaded.Rows))
 	for i := range loaded.Rows {
 		rows[loaded.Rows[i].JobID] = &loaded.Rows[i]
 	}
-	tasks := make([]*task, 0, len(rows))
+	tasks = make([]*task, 0, len(rows))
 	defer signal(s.wake) // the loader that waits does not know of what is put back
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,24 +213,26 @@ func (s *server) sortOut(batch []duequeue.Entry, loaded store.Loaded, turns map[
 		l := s.lanes[e.Type]
 		l.leaveRoom(1)
 		row := rows[e.JobID]
-		if !s.startable(l, e, row, loaded, turns) {
+		if !s.startable(l, e, row, loaded) {
 			l.held--
 			continue
 		}
-		t := &task{lane: l, row: row, turn: turns[e.JobID], asked: asked, loaded: at}
-		t.take()
-		if row.Action > loaded.Now {
+		t := &task{lane: l, row: row, asked: asked, loaded: at}
+		switch t.take(); {
+		case s.isRun(row):
+			runs = append(runs, t)
+		case row.Action > loaded.Now:
 			s.keep(t)
-		} else {
+		default:
 			tasks = append(tasks, t)
 		}
 	}
-	return tasks
+	return tasks, runs
 }
 
 // startable decides on one entry and its row (nil: not pending, or not read)
 // and tells the queue where the row won't start now. Called under s.mu.
-func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded store.Loaded, turns map[tocsin.JobID]*schedule.Turn) bool {
+func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded store.Loaded) bool {
 	switch {
 	case loaded.Failed[e.JobID.Table()] != nil:
 		e.Due = loaded.Now + ceilMilli(avoidFor)
@@ -244,12 +248,6 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 	case row.Action > loaded.Now+requeueWithin.Milliseconds():
 		s.d.metrics.droppedLater.Inc()
 		l.queue.Done(e.JobID)
-	case s.unknown(row, turns):
-		e.Due = loaded.Now + ceilMilli(avoidFor)
-		l.queue.Requeue(e)
-	case row.Action > loaded.Now && turns[e.JobID] != nil && turns[e.JobID].Alone:
-		e.Due = row.Action + holdWithin.Milliseconds() // its load begins when it is due: only then it may be claimed
-		l.queue.Requeue(e)
 	case row.Action > loaded.Now && !s.mayHold(e, row, loaded.Now):
 		s.d.metrics.early.Inc()
 		e.Due = row.Action + max(s.now()-loaded.Now, 0) // by the estimate that was ahead, or it spins

@@ -23,27 +23,52 @@ type Runs interface {
 	Count(t *schedule.Turn, row *store.Row, reason string)
 }
 
-// look returns what schedules say of the runs among rows.
-func (s *server) look(ctx context.Context, rows []store.Row) map[tocsin.JobID]*schedule.Turn {
+// isRun reports whether a row is a run of a schedule, which Runs decides about.
+func (s *server) isRun(row *store.Row) bool {
 	if s.d.cfg.Runs == nil {
-		return nil
-	}
-	turns := s.d.cfg.Runs.Look(ctx, s.index, rows)
-	for i := range rows {
-		if t := turns[rows[i].JobID]; t != nil {
-			rows[i].Schedule, rows[i].FireTime = t.Name, t.Time
-		}
-	}
-	return turns
-}
-
-// unknown reports whether a row is a run whose schedule could not be read. It waits for a second, and no attempt is counted.
-func (s *server) unknown(row *store.Row, turns map[tocsin.JobID]*schedule.Turn) bool {
-	if s.d.cfg.Runs == nil || turns[row.JobID] != nil {
 		return false
 	}
 	_, is := ids.ParseRunKey(row.DedupKey)
 	return is
+}
+
+// look asks Runs about loaded runs, and returns those that are due. Others are held until they are, or return to the queue if only a due one may be
+// claimed. A run whose schedule can't be read returns for a second, and no attempt is counted; if it was pulled and the queue is full, it is refused.
+func (s *server) look(ctx context.Context, runs []*task, now int64, pulled bool) (due []*task, refused []duequeue.Entry) {
+	rows := make([]store.Row, len(runs))
+	for i, t := range runs {
+		rows[i] = *t.row
+	}
+	turns := s.d.cfg.Runs.Look(ctx, s.index, rows)
+	var left []*task
+	var back []duequeue.Entry
+	again := max(now, s.now()) + ceilMilli(avoidFor)
+	s.mu.Lock()
+	for _, t := range runs {
+		if t.turn = turns[t.row.JobID]; t.turn != nil {
+			t.row.Schedule, t.row.FireTime = t.turn.Name, t.turn.Time
+		}
+		switch {
+		case t.turn == nil && pulled && t.lane.queue.Room() == 0:
+			t.lane.held--
+			t.lane.queue.Done(t.row.JobID)
+			left, refused = append(left, t), append(refused, t.entry(t.row.Action))
+		case t.turn == nil:
+			left, back = append(left, t), append(back, t.entry(again))
+		case t.row.Action > now && t.turn.Alone:
+			left, back = append(left, t), append(back, t.entry(t.row.Action+holdWithin.Milliseconds())) // its load begins when it is due
+		case t.row.Action > now:
+			s.keep(t)
+		default:
+			due = append(due, t)
+		}
+	}
+	s.putBack(back)
+	s.mu.Unlock()
+	for _, t := range left {
+		s.d.dropPayloads(t)
+	}
+	return due, refused
 }
 
 // guarded reports whether the task is a run that only Runs.Begin may claim. Until its handler has returned it stays claimed.

@@ -253,6 +253,48 @@ func TestLockedSchedulesHoldUpNoOtherTask(t *testing.T) {
 	})
 }
 
+// slowSchedules are turns of schedules that take long to read.
+type slowSchedules struct{ *turns }
+
+func (s slowSchedules) Look(ctx context.Context, server int, rows []store.Row) map[tocsin.JobID]*schedule.Turn {
+	time.Sleep(3 * time.Second)
+	return s.turns.Look(ctx, server, rows)
+}
+
+// TestASlowReadOfSchedulesHoldsUpTheirRunsAlone, however the rows came.
+func TestASlowReadOfSchedulesHoldsUpTheirRunsAlone(t *testing.T) {
+	for name, find := range map[string]func(r *rig, ids ...tocsin.JobID){
+		"in one load": func(r *rig, ids ...tocsin.JobID) {
+			var both []duequeue.Entry // at once, so that one load has both
+			for _, row := range r.rows(ids...) {
+				both = append(both, duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action})
+			}
+			r.Offer(0, both)
+		},
+		"in one pull": func(r *rig, ids ...tocsin.JobID) { r.hand(r.room(len(ids)), r.rows(ids...)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var began sync.Map // by job_id
+			inBubbleWith(t, policy("order.close", 1), handler(func(_ context.Context, task tocsin.Info) error {
+				began.Store(task.JobID, time.Now())
+				return nil
+			}), func(cfg *Config) { cfg.Runs = slowSchedules{&turns{memory: cfg.Store.(*memory)}} }, func(r *rig) {
+				run, other := r.insertRun(1, 0), r.insert(0, 1, 0)
+				due := time.Now()
+				find(r, run, other)
+				pass(4 * time.Second)
+				for id, least := range map[tocsin.JobID]time.Duration{run: 3 * time.Second, other: 0} {
+					at, _ := began.Load(id)
+					if at, is := at.(time.Time); !is || !near(at.Sub(due), least) {
+						t.Errorf("task %s began at %v, want %s after %s", id, at, least, due)
+					}
+				}
+				r.idle()
+			})
+		})
+	}
+}
+
 // TestALostAnswerToABeginIsAskedForAgain: the claim is the run's own.
 func TestALostAnswerToABeginIsAskedForAgain(t *testing.T) {
 	var calls atomic.Int32

@@ -6,10 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/store"
-	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // Reserve makes room for at most that many whole rows of a biz type, which the caller is about to read. It returns no room while the
@@ -55,15 +53,21 @@ func (d *Dispatcher) Take(ctx context.Context, server int, bizType uint64, room 
 	d.takes.add(1)
 	defer d.takes.add(-1)
 	s := d.servers[server]
-	tasks, refused := s.book(bizType, room, rows, s.look(ctx, rows), asked)
-	s.d.metrics.loaded.Add(float64(len(tasks)))
-	s.makeReady(tasks, s.now())
+	now := s.now()
+	tasks, runs, refused := s.book(bizType, room, rows, asked, now)
+	s.d.metrics.loaded.Add(float64(len(tasks) + len(runs)))
+	s.makeReady(tasks, now)
+	if len(runs) > 0 { // their schedules may be slow to read
+		runs, unread := s.look(ctx, runs, now, true)
+		s.makeReady(runs, now)
+		refused = append(refused, unread...)
+	}
 	return refused
 }
 
-// book makes tasks of the rows and exchanges the reservation for them.
-func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turns map[tocsin.JobID]*schedule.Turn, asked time.Time) (tasks []*task, refused []duequeue.Entry) {
-	at, now := time.Now(), s.now()
+// book makes tasks of the rows, apart from these the runs of schedules, and exchanges the reservation for them.
+func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time, now int64) (tasks, runs []*task, refused []duequeue.Entry) {
+	at := time.Now()
 	block := make([]task, 0, min(len(rows), room.Rows)) // its tasks live and end at about the same time
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,28 +80,30 @@ func (s *server) book(bizType uint64, room duequeue.Room, rows []store.Row, turn
 	for i := range rows {
 		row := &rows[i]
 		e := duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action}
-		unknown := s.unknown(row, turns)
-		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) || s.strange(row.JobID.Table(), row.Type) || unknown && l.queue.Room() == 0 {
+		if stopped || len(block) == cap(block) || !s.admitted(row.JobID.Table()) || s.strange(row.JobID.Table(), row.Type) {
 			refused = append(refused, e)
 			continue
 		}
 		if l.kind.leavesNewer(row) || !l.queue.Take(e) {
 			continue
 		}
-		if unknown {
-			e.Due = now + ceilMilli(avoidFor)
-			l.queue.Requeue(e)
-		} else if !s.putOff(l, e, row.Action, now) {
-			block = append(block, task{lane: l, row: row, turn: turns[row.JobID], asked: asked, loaded: at})
+		if !s.putOff(l, e, row.Action, now) {
+			block = append(block, task{lane: l, row: row, asked: asked, loaded: at})
 		}
 	}
 	l.held += len(block)
 	s.d.yields.load(l.class(), len(block)-room.Rows)
 	tasks = slices.Grow(tasks, len(block))
 	for i := range block {
-		block[i].take()
-		tasks = append(tasks, &block[i])
+		t := &block[i]
+		if t.take(); s.isRun(t.row) {
+			runs = append(runs, t)
+		} else {
+			tasks = append(tasks, t)
+		}
 	}
-	slices.SortStableFunc(tasks, func(a, b *task) int { return cmp.Compare(a.row.Action, b.row.Action) })
-	return tasks, refused
+	byTime := func(a, b *task) int { return cmp.Compare(a.row.Action, b.row.Action) }
+	slices.SortStableFunc(tasks, byTime)
+	slices.SortStableFunc(runs, byTime)
+	return tasks, runs, refused
 }
