@@ -173,6 +173,9 @@ func (s *server) dueLooks() (due map[*lane][]key, wait time.Duration) {
 			wait = min(wait, recheck)
 			continue
 		}
+		if until := s.known(k.Table).avoidUntil; until.After(at) { // it is locked: its keys would hold up those of other tables
+			at = until
+		}
 		if at.After(now) {
 			wait = min(wait, at.Sub(now))
 			continue

@@ -217,3 +217,31 @@ func TestAKeysTurnOutlastsAPause(t *testing.T) {
 		r.status(second, tocsin.Done)
 	})
 }
+
+// Keys of a locked table are not looked at, as that would hold up those of others.
+func TestKeysOfALockedTableAreNotLookedAt(t *testing.T) {
+	inBubble(t, keyPolicy(1), newCalls(ends(time.Second, nil)).deliver, func(r *rig) {
+		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
+		r.offer(first)
+		r.offer(second)
+		pass(500 * time.Millisecond)
+		looks := 0
+		r.store.fail(func(statement string, _ []tocsin.JobID) error {
+			if statement == "turn" {
+				looks++
+			}
+			return nil
+		})
+		s := r.servers[0]
+		s.mu.Lock()
+		s.known(first.Table()).avoidUntil = time.Now().Add(3 * time.Second)
+		s.mu.Unlock()
+		pass(2900 * time.Millisecond)
+		r.status(first, tocsin.Done)
+		if looks > 0 {
+			t.Errorf("%d looks", looks)
+		}
+		pass(2 * time.Second)
+		r.status(second, tocsin.Done)
+	})
+}

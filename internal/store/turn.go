@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"maps"
@@ -59,37 +60,43 @@ type TurnQuery struct {
 	Until  int64 // upper bound of action_time, inclusive, Unix ms
 }
 
-// Turns reads whose turn it is, up to 64 keys in one round trip. Keys of which nothing is claimed or due are left out. The
-// error is that of the server as a whole.
+// Turns reads whose turn it is, up to 64 keys in one round trip. Keys of which nothing is claimed or due are left out. A table that can't be
+// read costs as many waits whatever the number of its keys. The error is that of the server as a whole.
 func (s *Store) Turns(ctx context.Context, q TurnQuery) (map[Key]Turn, error) {
-	turns := make(map[Key]Turn)
+	turns, failed := make(map[Key]Turn), make(map[int]error)
 	sv := s.servers[q.Server]
-	for keys := range slices.Chunk(q.Keys, maxTables) {
-		err := apart(keys, func(keys []Key) error {
+	sorted := slices.SortedFunc(slices.Values(q.Keys), func(a, b Key) int { return cmp.Compare(a.Table, b.Table) })
+	for keys := range slices.Chunk(sorted, maxTables) {
+		keys = slices.DeleteFunc(keys, func(k Key) bool { return failed[k.Table] != nil }) // to meet its lock again costs another second
+		err := apart(tablesOfKeys(keys), func(tables []int) error {
 			found := make(map[Key]Turn, len(keys))
-			err := s.readTables(ctx, sv, tablesOfKeys(keys), turn.name, s.turnText(q, keys), func(_ int, rows *sql.Rows) error {
+			theirs := slices.DeleteFunc(slices.Clone(keys), func(k Key) bool { return !slices.Contains(tables, k.Table) })
+			err := s.readTables(ctx, sv, tables, turn.name, s.turnText(q, theirs), func(_ int, rows *sql.Rows) error {
 				return scanTurn(rows, q.Type, found)
 			})
 			if err == nil {
 				maps.Copy(turns, found)
 			}
 			return err
-		}, func(key Key, err error) {
-			turns[key] = Turn{Err: s.wrap(err, "read turns of", sv, key.Table)}
-		})
+		}, func(table int, err error) { failed[table] = s.wrap(err, "read turns of", sv, table) })
 		if err != nil {
 			return nil, s.wrap(err, "read turns of", sv, tablesOfKeys(keys)...)
+		}
+	}
+	for _, k := range q.Keys {
+		if err := failed[k.Table]; err != nil {
+			turns[k] = Turn{Err: err}
 		}
 	}
 	return turns, nil
 }
 
+// tablesOfKeys returns the tables of keys that are sorted by these.
 func tablesOfKeys(keys []Key) []int {
 	tables := make([]int, len(keys))
 	for i, k := range keys {
 		tables[i] = k.Table
 	}
-	slices.Sort(tables)
 	return slices.Compact(tables)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // Of a key so many rows are claimed at once, in the order of their times. Another biz type of the same biz_id is another key.
@@ -71,6 +72,30 @@ func TestAKeysLockedRowIsLeftOut(t *testing.T) {
 	rows, err := b.Claim(t.Context(), Claim{Rows: []duequeue.Entry{b.entry(id(0, 1)), b.entry(id(0, 2))}, By: "a", Hold: time.Minute, PerKey: 1})
 	if err != nil || len(rows) > 0 {
 		t.Errorf("claimed %v, %v", idsOfRows(rows), err)
+	}
+}
+
+// A locked table is waited for twice, with the others and alone, however many of its keys are asked for; those of other tables are read.
+func TestTurnsOfALockedTableFailTogether(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.add(task{id: id(0, 1)})
+	q := TurnQuery{Type: 1, PerKey: 1, Until: b.clock(), Keys: []Key{{Table: 0, BizID: 7}}}
+	for i := range uint64(maxTables + 5) {
+		q.Keys = append(q.Keys, Key{Table: 1, BizID: i})
+	}
+	defer b.lockedTable(1)()
+	turns, err := b.Turns(t.Context(), q)
+	if err != nil || !slices.Equal(idsOfEntries(turns[q.Keys[0]].Next), []tocsin.JobID{id(0, 1)}) {
+		t.Errorf("%v, of the other table %+v", err, turns[q.Keys[0]])
+	}
+	for _, k := range q.Keys[1:] {
+		if mysql.ClassOf(turns[k].Err) != mysql.Contended {
+			t.Fatalf("of the locked table %+v", turns[k])
+		}
+	}
+	if n := b.roundTrips("turn"); n != 3 {
+		t.Errorf("it took %d packets", n)
 	}
 }
 
