@@ -33,7 +33,7 @@ const (
 	settlers      = 4                      // goroutines a server that settle: some write while others wait for the disk
 	linger        = 2 * time.Millisecond   // how long the first outcome of a batch waits for others
 	settleBound   = 10_000                 // outcomes of a server that may wait before its lanes stop loading
-	requeueWithin = 10 * time.Second       // a row due again within this stays queued; a later one is left to the scanner
+	requeueWithin = 10 * time.Second       // the least look-ahead
 	staleAfter    = 2 * time.Second        // a loaded row that waited longer is loaded again before it starts
 	slowWait      = 100 * time.Millisecond // a loaded row that waited longer shows that too much was loaded ahead
 	maxAhead      = 4000                   // rows a lane may load beyond its free slots
@@ -137,6 +137,7 @@ type Config struct {
 	QueueCap     int                                 // ids queued over all lanes; 0: 1,000,000
 	PayloadBytes int64                               // of rows loaded and not yet delivered, over all lanes; one biz type uses at most half of it; at least 1 MiB; 0: 128 MiB
 	SweepGrace   time.Duration                       // the sweepers' grace time; 0: 60 s
+	LookAhead    time.Duration                       // the scanner's: a row that is due again within it stays queued, a later one is left to the scanner; 0 to 10 s: 10 s
 	DrainTimeout time.Duration                       // for deliveries in hand when Run's context ends; 0: 30 s
 	Runs         Runs                                // decides about runs of schedules; nil: they are tasks like others
 	Target       func(biztype.Policy) (Target, bool) // false: this process can't deliver the type
@@ -177,6 +178,7 @@ func (c Config) withDefaults() Config {
 	c.QueueCap = cmp.Or(c.QueueCap, DefaultQueueCap)
 	c.PayloadBytes = cmp.Or(c.PayloadBytes, DefaultPayloadBytes)
 	c.SweepGrace = cmp.Or(c.SweepGrace, biztype.DefaultSweepGrace)
+	c.LookAhead = max(c.LookAhead, requeueWithin)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	if c.LeaseOK == nil {
 		c.LeaseOK = func(string) bool { return true }

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -180,6 +181,32 @@ func TestAFullLaneRefusesAndCallsForMore(t *testing.T) {
 			t.Errorf("empty, and yet wanted %v, woken %d times", r.Wanted(0), woken.Load())
 		}
 	})
+}
+
+// A task that is due again within the scanner's look-ahead is delivered then, without a peek. A later one is left to the scanner.
+func TestATaskThatIsDueAgainSoonStaysQueued(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead, again time.Duration
+		want         tocsin.Status
+	}{
+		"within a look-ahead of two minutes":  {2 * time.Minute, 119 * time.Second, tocsin.Done},
+		"beyond a look-ahead of two minutes":  {2 * time.Minute, 121 * time.Second, tocsin.Pending},
+		"within the least look-ahead":         {time.Second, 9 * time.Second, tocsin.Done},
+		"beyond the look-ahead of no scanner": {0, 11 * time.Second, tocsin.Pending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleWith(t, policy("order.close", 1), handler(func(_ context.Context, task tocsin.Info) error {
+				if task.Attempts == 0 {
+					return tocsin.RetryIn(c.again, errors.New("busy"))
+				}
+				return nil
+			}), func(cfg *Config) { cfg.LookAhead = c.ahead }, func(r *rig) {
+				id := r.add(0, 1, 0)
+				pass(c.again + time.Second)
+				r.status(id, c.want)
+			})
+		})
+	}
 }
 
 // A bell for a task that is due now finds room in a full lane, even in one whose

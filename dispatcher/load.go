@@ -245,7 +245,7 @@ func (s *server) startable(l *lane, e duequeue.Entry, row *store.Row, loaded sto
 		l.queue.Done(e.JobID)
 	case l.kind.leavesNewer(row):
 		l.queue.Done(e.JobID)
-	case row.Action > loaded.Now+requeueWithin.Milliseconds():
+	case row.Action > loaded.Now+s.d.cfg.LookAhead.Milliseconds():
 		s.d.metrics.droppedLater.Inc()
 		l.queue.Done(e.JobID)
 	case row.Action > loaded.Now && !s.mayHold(e, row, loaded.Now):

@@ -156,7 +156,7 @@ func (s *server) beginOne(t *task) error {
 	now := s.estimate()
 	s.mu.Lock()
 	t.lane.held--
-	if done.Next != 0 && done.Next <= now+requeueWithin.Milliseconds() && s.admitted(t.table()) {
+	if done.Next != 0 && done.Next <= now+s.d.cfg.LookAhead.Milliseconds() && s.admitted(t.table()) {
 		t.lane.queue.Requeue(t.entry(done.Next))
 	} else {
 		t.lane.queue.Done(t.row.JobID)

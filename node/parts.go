@@ -94,7 +94,8 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 	})
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.group.ID(),
-		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, DrainTimeout: p.cfg.DrainTimeout,
+		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, LookAhead: p.cfg.LookAhead,
+		DrainTimeout: p.cfg.DrainTimeout,
 		Runs: schedule.NewRuns(p.store, schedule.RunsConfig{
 			Missed: p.alarms.Missed, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 		}),
