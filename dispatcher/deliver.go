@@ -120,7 +120,7 @@ func (s *server) notBegun(tasks []*task, until int64) {
 	s.mu.Lock()
 	for _, t := range tasks {
 		switch {
-		case t.claimed || t.claiming:
+		case t.claimed || t.claiming || t.doubt != 0: // the outcome meets the claim, if it stands
 			r := s.back(t)
 			r.notBefore = until
 			back = append(back, r)

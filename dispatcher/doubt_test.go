@@ -156,3 +156,30 @@ func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 		})
 	}
 }
+
+// Nor does it leave a claim behind if the target could not be reached: the task is given back, whether the claim stands or not.
+func TestAClaimInDoubtOfADeliveryThatReachedNobodyIsGivenBack(t *testing.T) {
+	for name, undone := range map[string]bool{"it stands": false, "it was not made": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error {
+				time.Sleep(1900 * time.Millisecond)
+				return absent{}
+			}, func(r *rig) {
+				id := r.add(0, 1, 0)
+				pass(time.Millisecond)
+				lost := r.loseCommits(1500*time.Millisecond, undone)
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				r.Set([]int{0}, nil)
+				if err := r.Drain(ctx, []int{0}); err == nil {
+					t.Error("drained, though nobody knew of the claim")
+				}
+				pass(5 * time.Second)
+				if row := r.store.row(id); row.Status != tocsin.Pending || row.Attempts != 0 || !lost.Load() {
+					t.Errorf("%s after %d attempts", row.Status, row.Attempts)
+				}
+				r.idle()
+			})
+		})
+	}
+}
