@@ -73,7 +73,7 @@ func (t *task) acquit() {
 	}
 	if t.keyed {
 		t.keyed = false
-		t.lane.server.leaveKey(keyOf(t))
+		t.lane.server.leaveKey(keyOf(t), t.claimed)
 	}
 }
 

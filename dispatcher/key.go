@@ -26,7 +26,7 @@ func keyOf(t *task) key { return key{t.lane, store.Key{Table: t.table(), BizID: 
 type keyState struct {
 	held int  // rows that are about to be claimed, in delivery, or wait to be settled
 	more bool // others wait for their turn
-	vain int  // looks and claims since one was granted
+	vain int  // looks and claims since one was granted, or a row that was claimed has ended; at most vainLooks
 }
 
 // perKey is how many rows of one key may be in delivery; 0: any number.
@@ -76,9 +76,11 @@ func (s *server) stateOf(k key) *keyState {
 }
 
 // leaveKey notes that a row of the key has ended, or is not claimed. Called under s.mu.
-func (s *server) leaveKey(k key) {
+func (s *server) leaveKey(k key, claimed bool) {
 	st := s.keys[k]
-	st.held--
+	if st.held--; claimed {
+		st.vain = 0 // another one's turn has come
+	}
 	switch {
 	case st.more:
 		s.lookAt(k, st)
@@ -115,7 +117,7 @@ func (s *server) refused(tasks map[tocsin.JobID]*task) {
 	for _, t := range tasks {
 		if t.keyed {
 			st := s.keys[keyOf(t)]
-			st.more, st.vain = true, st.vain+1
+			st.more, st.vain = true, min(st.vain+1, vainLooks)
 		}
 		t.acquit()
 	}

@@ -245,3 +245,21 @@ func TestKeysOfALockedTableAreNotLookedAt(t *testing.T) {
 		r.status(second, tocsin.Done)
 	})
 }
+
+// A key whose rows were refused again and again, as others are in delivery, goes on once one of these has ended.
+func TestAKeyThatWasRefusedOftenGoesOn(t *testing.T) {
+	inBubble(t, keyPolicy(2), newCalls(ends(1900*time.Millisecond, nil)).deliver, func(r *rig) {
+		elsewhere, here, next := r.keyed(7, -3*time.Second), r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
+		r.store.change(elsewhere, func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Claimed, "node-2" })
+		r.offer(here)
+		for range 4 * vainLooks { // peeks and bells find it
+			pass(40 * time.Millisecond)
+			r.offer(next)
+		}
+		r.status(here, tocsin.Claimed)
+		r.status(next, tocsin.Pending)
+		pass(2500 * time.Millisecond)
+		r.status(here, tocsin.Done)
+		r.status(next, tocsin.Done)
+	})
+}
