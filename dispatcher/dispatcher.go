@@ -121,7 +121,7 @@ func (d *Dispatcher) drainEnd() time.Time {
 	return end
 }
 
-// tidyLoop looks once a second for rows that wait for nobody.
+// tidyLoop gives back, once a second, ready rows that have waited too long. It also logs overruns, and wakes settlers for parts that were set aside.
 func (d *Dispatcher) tidyLoop(ctx context.Context) {
 	tick := time.NewTicker(time.Second) // fires with those of the servers: an idle process wakes once
 	defer tick.Stop()

@@ -22,6 +22,7 @@
 // A row's way through the package, and which lock guards it:
 //
 //	queued, loading    lane.queue, lane.held    server.mu
+//	held until due     server.early             server.mu
 //	ready              lane.ready               kind.mu
 //	open               server.open              server.mu  (in delivery or waiting to be settled)
 //

@@ -126,14 +126,10 @@ func (c Config) Validate() error {
 	}
 	c = c.withDefaults()
 	switch {
-	case c.Interval < 0 || c.BellInterval < 0:
-		return fmt.Errorf("scanner: interval %s and bell interval %s must not be negative", c.Interval, c.BellInterval)
+	case c.Interval < 0:
+		return fmt.Errorf("scanner: interval %s must not be negative", c.Interval)
 	case c.LookAhead < 2*c.Interval:
 		return fmt.Errorf("scanner: look-ahead %s must be at least twice the interval %s", c.LookAhead, c.Interval)
-	case c.FullEvery < c.Interval:
-		return fmt.Errorf("scanner: full peeks each %s are more often than regular ones each %s", c.FullEvery, c.Interval)
-	case c.PageLimit < 0 || c.TablesPerStatement < 0:
-		return fmt.Errorf("scanner: page limit %d and tables per statement %d must not be negative", c.PageLimit, c.TablesPerStatement)
 	}
 	return nil
 }

@@ -86,10 +86,8 @@ func merge(a, b *group) *group {
 	}
 	m.last = earlier(a.last, b.last)
 	m.next, m.nextFull = earlier(a.next, b.next), earlier(a.nextFull, b.nextFull)
-	if m.runOut = earlier(a.runOut, b.runOut); m.runOut.IsZero() && b.runOut.IsZero() {
-		m.runOut = a.runOut
-	} else if m.runOut.IsZero() {
-		m.runOut = b.runOut
+	if m.runOut = earlier(a.runOut, b.runOut); m.runOut.IsZero() {
+		m.runOut = cmp.Or(a.runOut, b.runOut)
 	}
 	m.found, m.silent, m.took = a.found+b.found, min(a.silent, b.silent), a.took+b.took
 	return m

@@ -323,13 +323,11 @@ func TestValidate(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"the zero values are fine":                {func(*Config) {}, ""},
-		"no store":                                {func(c *Config) { c.Store = nil }, "needs a store"},
-		"no intake":                               {func(c *Config) { c.Intake = nil }, "needs a store and an intake"},
-		"a negative interval":                     {func(c *Config) { c.Interval = -1 }, "must not be negative"},
-		"a look-ahead under two intervals":        {func(c *Config) { c.LookAhead = 9 * time.Second }, "at least twice the interval"},
-		"full peeks more often than regular ones": {func(c *Config) { c.FullEvery = time.Second }, "more often"},
-		"a negative page":                         {func(c *Config) { c.PageLimit = -1 }, "must not be negative"},
+		"the zero values are fine":         {func(*Config) {}, ""},
+		"no store":                         {func(c *Config) { c.Store = nil }, "needs a store"},
+		"no intake":                        {func(c *Config) { c.Intake = nil }, "needs a store and an intake"},
+		"a negative interval":              {func(c *Config) { c.Interval = -1 }, "must not be negative"},
+		"a look-ahead under two intervals": {func(c *Config) { c.LookAhead = 9 * time.Second }, "at least twice the interval"},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

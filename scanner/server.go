@@ -128,7 +128,7 @@ func (sv *server) ownsAny() bool {
 }
 
 // offer passes on the entries that are looked for in their tables, and notes the refused ones, which it returns.
-// It reorders entries.
+// It overwrites the slice.
 func (sv *server) offer(entries []duequeue.Entry) (refused []duequeue.Entry) {
 	sv.offering.RLock()
 	entries = slices.DeleteFunc(entries, func(e duequeue.Entry) bool { return !sv.reads(e.JobID.Table(), e.Type) })

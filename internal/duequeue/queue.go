@@ -24,7 +24,6 @@ type Queue struct {
 	free     []int32
 	index    map[tocsin.JobID]int32 // of all that is known: its slot, or inFlight
 	queued   minMax
-	flying   int // entries in flight
 	ended    ended
 }
 
@@ -88,7 +87,6 @@ func (q *Queue) launch(i int32) Entry {
 	e := q.slots[i].Entry
 	q.free = append(q.free, i)
 	q.index[e.JobID] = inFlight
-	q.flying++
 	return e
 }
 
@@ -97,7 +95,6 @@ func (q *Queue) launch(i int32) Entry {
 func (q *Queue) Done(id tocsin.JobID) {
 	if i, ok := q.index[id]; ok && i == inFlight {
 		delete(q.index, id)
-		q.flying--
 		q.ended.note(id)
 		q.release()
 	}
@@ -108,15 +105,10 @@ func (q *Queue) Done(id tocsin.JobID) {
 // where the queue is full or the id is unknown; a queued one is only moved
 // forward.
 func (q *Queue) Requeue(e Entry) {
-	i, ok := q.index[e.JobID]
-	switch {
-	case !ok:
-		q.insert(e)
-	case i == inFlight:
-		q.flying--
-		q.insert(e)
-	default:
+	if i, ok := q.index[e.JobID]; ok && i != inFlight {
 		q.again(i, e)
+	} else {
+		q.insert(e)
 	}
 }
 
@@ -157,7 +149,7 @@ func (q *Queue) Has(id tocsin.JobID) (flying, known bool) {
 }
 
 // InFlight is the number of entries popped and not yet done.
-func (q *Queue) InFlight() int { return q.flying }
+func (q *Queue) InFlight() int { return len(q.index) - len(q.queued) }
 
 // Cap is the number of entries that may be known.
 func (q *Queue) Cap() int { return q.capacity }

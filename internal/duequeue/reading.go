@@ -98,7 +98,6 @@ func (q *Queue) Take(e Entry) bool {
 		return false
 	case !known:
 		q.index[e.JobID] = inFlight
-		q.flying++
 	case i == inFlight || q.slots[i].Due > e.Due:
 		return false
 	default:
