@@ -112,7 +112,7 @@ func TestAStatementThatMayTakeLongIsNoHang(t *testing.T) {
 		waits   bool
 		ask     func() error
 	}{
-		"a count of the backlog": {"live_counts", false, func() error { _, err := b.LiveCounts(t.Context(), 0, []int{0}); return err }},
+		"a count of the backlog": {"live_counts", false, func() error { _, _, err := b.LiveCounts(t.Context(), 0, []int{0}); return err }},
 		"a pull": {"due", false, func() error {
 			_, err := b.Due(t.Context(), DueQuery{Type: 1, From: []Place{{}}, Until: maxMilli, Limit: 1})
 			return err
