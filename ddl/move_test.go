@@ -96,6 +96,12 @@ func (r *removal) differences() []Finding {
 	return found
 }
 
+// copy copies the database to its new server.
+func (r *removal) copy() {
+	r.t.Helper()
+	devtest.CopyDatabase(r.t, r.old.Servers[0].DSN, r.new.Servers[1].DSN, r.name)
+}
+
 func (r *removal) exec(db *sql.DB, statement string) {
 	r.t.Helper()
 	if _, err := db.Exec(strings.ReplaceAll(statement, "$", r.name)); err != nil {
@@ -141,7 +147,7 @@ func TestAMoveTakesEveryTaskAlongAndCanBeUndoneUntilTheNewCopyIsWritten(t *testi
 	r.must((*Move).Retire)
 	r.must((*Move).Retire)
 	r.refused((*Move).Activate, "there is no "+r.name+" on server db2: copy it from server db1")
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.copy()
 	if found := r.differences(); len(found) > 0 {
 		t.Fatalf("differences after a copy: %v", found)
 	}
@@ -152,7 +158,7 @@ func TestAMoveTakesEveryTaskAlongAndCanBeUndoneUntilTheNewCopyIsWritten(t *testi
 	r.add(r.client(r.old), r.bizIDs(21)[20:])
 	r.must((*Move).Retire)
 	r.refused((*Move).Activate, "the copies differ", "holds")
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.copy()
 	r.must((*Move).Activate)
 	verified(t, r.new)
 	if ids := identities(t, r.new); ids[0] == "" || ids[0] != ids[1] {
@@ -224,7 +230,7 @@ func TestADatabaseWhoseMoveIsUndoneIsNoOlderCopy(t *testing.T) {
 	r := newRemoval(t)
 	r.exec(r.from, "UPDATE $.layout SET mark = 1000")
 	r.must((*Move).Retire)
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.copy()
 	r.must((*Move).Activate)
 	r.exec(r.dest, "UPDATE $.layout SET mark = 3600000")
 	r.must((*Move).Undo)
@@ -312,7 +318,7 @@ func retireWhile(t *testing.T, level sql.IsolationLevel) {
 		t.Fatal(err)
 	}
 	r.must((*Move).Retire)
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.copy()
 	r.must((*Move).Activate)
 	if info, err := r.client(r.new).Get(t.Context(), added.JobID); err != nil || info.Status != tocsin.Pending {
 		t.Errorf("the task of the transaction: %+v, %v", info, err)
@@ -342,7 +348,7 @@ func TestCompareNamesWhatDiffers(t *testing.T) {
 		"the owners are missing":  {"DROP TABLE $." + aside + "owner", "is missing"},
 		"nothing differs, indeed": {"DO 0", ""},
 	} {
-		devtest.CopyDatabase(t, r.from, r.dest, r.name)
+		r.copy()
 		r.exec(r.dest, c.damage)
 		found := r.differences()
 		switch {

@@ -3,8 +3,6 @@ package ddl
 import (
 	"testing"
 	"time"
-
-	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // newRemoval2 is newRemoval of tables of version 2, which have rows.
@@ -28,7 +26,7 @@ func TestADatabaseOfVersion2MovesAndIsMigratedThere(t *testing.T) {
 	t.Parallel()
 	r := newRemoval2(t)
 	r.must((*Move).Retire)
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.copy()
 	if found := r.differences(); len(found) > 0 {
 		t.Fatalf("differences after a copy: %v", found)
 	}
@@ -47,7 +45,7 @@ func TestAHalfMigratedDatabaseMoves(t *testing.T) {
 	}
 	release()
 	r.must((*Move).Retire)
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.copy()
 	r.must((*Move).Activate)
 	r.migrated()
 }
@@ -60,18 +58,18 @@ func TestAMoveBetweenSchemaVersionsIsRefused(t *testing.T) {
 	r.refused((*Move).Retire, "is active, and on server db2 too: if `tocsin ddl apply` made the one on db2, which then has no tasks, drop it")
 	r.exec(r.dest, "DROP DATABASE $")
 	r.must((*Move).Retire)
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.copy()
 	r.exec(r.dest, "UPDATE $.layout SET schema_version = 3")
 	want := "has schema version 3, on db1 it has 2: drop it, and copy it again from there, all tables; `tocsin ddl apply` migrates it after the move"
 	r.refused((*Move).Activate, "the copies differ: server db2: "+r.name+" "+want)
 	if found := r.differences(); len(found) != 1 {
 		t.Errorf("differences: %v", found)
 	}
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.copy()
 	r.must((*Move).Undo)
 	applied(t, r.old, Options{})
 	r.must((*Move).Retire)
 	r.refused((*Move).Activate, r.name+" has schema version 2, on db1 it has 3: drop it, and copy it again")
-	devtest.CopyDatabase(t, r.from, r.dest, r.name)
+	r.copy()
 	r.must((*Move).Activate)
 }

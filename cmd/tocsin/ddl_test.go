@@ -174,7 +174,7 @@ func (m *movingSite) move(step string, more ...string) result {
 
 func (m *movingSite) copy() {
 	m.t.Helper()
-	devtest.CopyDatabase(m.t, m.db, m.dest, m.name)
+	devtest.CopyDatabase(m.t, m.dsn(), m.other.DSN(), m.name)
 }
 
 func TestAMoveStepByStepAndOutOfTurn(t *testing.T) {

@@ -20,22 +20,22 @@ func TestPrefixDropsItsDatabasesWhenTheTestEnds(t *testing.T) {
 	}
 	defer db.Close()
 	other := Prefix(t)
-	mustExec(t, db, "CREATE DATABASE "+other+"_0")
+	must(t, db, "CREATE DATABASE "+other+"_0")
 	var gone string
 	t.Run("inner", func(t *testing.T) {
 		gone = Prefix(t)
-		mustExec(t, db, "CREATE DATABASE "+gone+"_0")
-		mustExec(t, db, "CREATE DATABASE "+gone+"_1")
-		mustExec(t, db, "CREATE DATABASE "+gone+"x")
+		must(t, db, "CREATE DATABASE "+gone+"_0")
+		must(t, db, "CREATE DATABASE "+gone+"_1")
+		must(t, db, "CREATE DATABASE "+gone+"x")
 	})
-	defer mustExec(t, db, "DROP DATABASE "+gone+"x")
+	defer must(t, db, "DROP DATABASE "+gone+"x")
 	if names, err := databases(t.Context(), db, gone); err != nil || len(names) != 0 {
 		t.Errorf("left %v, %v", names, err)
 	}
 	if names, err := databases(t.Context(), db, other); err != nil || len(names) != 1 {
 		t.Errorf("of another test are left %v, %v", names, err)
 	}
-	mustExec(t, db, "USE "+gone+"x")
+	must(t, db, "USE "+gone+"x")
 }
 
 func TestPrefixIsFreshAndFitsADatabaseName(t *testing.T) {
@@ -65,12 +65,5 @@ func TestEtcdIsSharedAndAnswers(t *testing.T) {
 	defer cancel()
 	if _, err := c.Put(ctx, "/a", "b"); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func mustExec(t *testing.T, db *sql.DB, q string) {
-	t.Helper()
-	if _, err := db.Exec(q); err != nil {
-		t.Fatalf("%s: %v", q, err)
 	}
 }

@@ -2,6 +2,7 @@ package devtest
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,14 @@ func Load(tb testing.TB, dsn, database, dump string) {
 	tb.Helper()
 	use := "CREATE DATABASE IF NOT EXISTS `" + database + "`;\nUSE `" + database + "`;\n"
 	clientOutput(tb, program(tb, "mariadb", "mariadb-client-core"), use+dump, dsn)
+}
+
+// CopyDatabase copies a database from the server of one DSN to that of another, by a dump. What is there of the same name is
+// replaced.
+func CopyDatabase(tb testing.TB, from, to, database string) {
+	tb.Helper()
+	const anew = "DROP DATABASE `%s`;\nCREATE DATABASE `%[1]s` DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;\nUSE `%[1]s`;\n"
+	Load(tb, to, database, fmt.Sprintf(anew, database)+Dump(tb, from, database))
 }
 
 // CanBackUp reports whether BackUp works with the server of DSN: MySQL has no such program, and mariadb-backup is for

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
@@ -182,27 +184,20 @@ func (p *Pair) promotion(db *sql.DB) []string {
 // status reads one column of a replica's status.
 func (p *Pair) status(db *sql.DB, show, column string) string {
 	p.tb.Helper()
-	rows, err := db.Query(show)
-	if err != nil {
-		p.tb.Fatal(err)
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil || !rows.Next() {
+	row := map[string]any{}
+	if err := sqlx.NewDb(db, "mysql").QueryRowx(show).MapScan(row); err != nil {
 		p.tb.Fatalf("%s: %v", show, err)
 	}
-	values, fields := make([]sql.NullString, len(names)), make([]any, len(names))
-	for i := range values {
-		fields[i] = &values[i]
+	text, _ := row[column].([]byte) // NULL is none
+	if _, there := row[column]; !there {
+		p.tb.Fatalf("%s has no column %s", show, column)
 	}
-	if err := rows.Scan(fields...); err != nil {
-		p.tb.Fatal(err)
+	return string(text)
+}
+
+func must(tb testing.TB, db *sql.DB, statement string) {
+	tb.Helper()
+	if _, err := db.Exec(statement); err != nil {
+		tb.Fatalf("%.200s: %v", statement, err)
 	}
-	for i, name := range names {
-		if name == column {
-			return values[i].String
-		}
-	}
-	p.tb.Fatalf("%s has no column %s", show, column)
-	return ""
 }

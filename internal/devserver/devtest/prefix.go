@@ -11,6 +11,7 @@ import (
 	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the driver of DSN
+	"github.com/jmoiron/sqlx"
 )
 
 // cleanTimeout bounds the removal of one test's databases, which may hold thousands of tables.
@@ -61,18 +62,7 @@ func dropDatabases(dsn, prefix string) error {
 
 // databases returns the names that start with the prefix and "_", which LIKE would take for any character.
 func databases(ctx context.Context, db *sql.DB, prefix string) ([]string, error) {
-	rows, err := db.QueryContext(ctx, databasesSQL, strings.ReplaceAll(prefix+"_", "_", `\_`)+"%")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
 	var names []string
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
+	err := sqlx.NewDb(db, "mysql").SelectContext(ctx, &names, databasesSQL, strings.ReplaceAll(prefix+"_", "_", `\_`)+"%")
+	return names, err
 }
