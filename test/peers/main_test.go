@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -140,5 +141,22 @@ func TestHelpNamesTheSystems(t *testing.T) {
 	t.Parallel()
 	if r := command(t, nil, "--help"); r.code != 0 || !strings.Contains(r.errs, strings.Join(names(), ",")) {
 		t.Errorf("exit code %d: %s", r.code, r.errs)
+	}
+}
+
+func TestDueTimesAreRoundedUpToTheSecond(t *testing.T) {
+	t.Parallel()
+	base := time.Now().Add(time.Hour).Truncate(time.Second)
+	for _, c := range []struct{ due, want time.Time }{
+		{base, base},
+		{base.Add(time.Nanosecond), base.Add(time.Second)},
+		{base.Add(999 * time.Millisecond), base.Add(time.Second)},
+	} {
+		if got := wholeSecond(c.due); !got.Equal(c.want) {
+			t.Errorf("%s became %s", c.due, got)
+		}
+	}
+	if past := time.Now().Add(-time.Minute); !wholeSecond(past).Equal(past) {
+		t.Error("what is due is put off")
 	}
 }

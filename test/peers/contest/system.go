@@ -2,6 +2,7 @@ package contest
 
 import (
 	"context"
+	"runtime/debug"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -59,4 +60,19 @@ type Setup struct {
 	Layout  tocsin.Layout     // of Tocsin's tables
 	Tasks   int               // rows that will be stored, about: sizes memory
 	Strict  bool              // every write reaches the disk before it is answered, also where the system's default is less
+}
+
+// Library is the version of a module in this program, "unknown" of one that is
+// not in it.
+func Library(path string) string {
+	info, _ := debug.ReadBuildInfo() // nil where there is none
+	if info == nil {
+		return "unknown"
+	}
+	for _, m := range info.Deps {
+		if m.Path == path {
+			return m.Version
+		}
+	}
+	return "unknown"
 }
