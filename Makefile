@@ -151,7 +151,7 @@ chaos-schedules: ## 2,000 schedules under faults and changes, every fire time ch
 
 faults: ## run the long fault scenarios, each with its figures
 	@scripts/install-deps.sh test
-	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -skip '^TestMatrix$$' $(TESTARGS) ./test/chaos
+	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -skip '^Test(Matrix|Alerts)$$' $(TESTARGS) ./test/chaos
 	TOCSIN_FAULTS=1 go test -v -count=1 -timeout 60m -run 'Backlog|CantBePurged|StaysOpen' $(TESTARGS) ./outbox/relay
 
 matrix: ## break one database or server in every way, and write what each part does and says to bin/matrix.md
@@ -162,8 +162,8 @@ matrix: ## break one database or server in every way, and write what each part d
 alerts: ## break a cluster in many ways, and print which alerts fire, when, which Alertmanager tells people, and which command says why: make alerts ARGS="-only etcd"
 	@scripts/install-deps.sh alerts
 	@$(MAKE) --no-print-directory build
-	@go build -o bin/alertfaults ./internal/dashboards/faults
-	@exec bin/alertfaults $(ARGS)
+	@go test -c -o bin/alertfaults ./test/chaos
+	@TOCSIN_FAULTS=1 exec bin/alertfaults -test.run '^TestAlerts$$' -test.timeout 0 $(ARGS)
 
 cluster: ## run the long cluster scenarios, each with its figures as a line and as JSON: make cluster LEASE=10s
 	@scripts/install-deps.sh test

@@ -8,7 +8,7 @@ import (
 // maySkip is the one list of tests that do not run everywhere: file, function and reason. All other tests run on every
 // server of README, MariaDB and MySQL alike.
 var maySkip = []skip{
-	{"test/chaos/main_test.go", "onlyLong", "the long scenarios take minutes: make faults, make matrix and make cluster run them"},
+	{"test/chaos/main_test.go", "onlyLong", "the long scenarios take minutes: make faults, make matrix, make alerts and make cluster run them"},
 	{"docs/languages_test.go", "onlyJava", "the JDK is large: make test-java installs it, and runs the programs of docs/sql.md and docs/http.md that are in Java"},
 	{"docs/npm_test.go", "onlyNpm", "it needs npm's registry: make test-node gets the package standardwebhooks, and verifies callbacks with it"},
 	{"cmd/tocsin/units_test.go", "bootSystemd", "it boots systemd, which takes root and namespaces: make units does it"},

@@ -14,7 +14,7 @@ import (
 // Test kits read rows of their own databases as no program may.
 var (
 	sqlHomes = []string{".", "internal/client", "ddl", "biztype", "internal/store", "schedule", "outbox", "contrib/tocsinpg", "contrib/tocsinpg/...", "internal/layoutrow"}
-	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "test/chaos", "internal/dashboards/faults", "internal/house", "test/bench", "examples/...", "node/nodetest", "test/relaytest", "tocsintest"}
+	sqlTools = []string{"internal/mysql", "internal/devserver", "internal/devserver/...", "test/chaos", "internal/house", "test/bench", "examples/...", "node/nodetest", "test/relaytest", "tocsintest"}
 )
 
 // statement matches text that looks like a statement, and no English sentence: "select one from the list".

@@ -3,12 +3,12 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/loop"
 )
@@ -21,11 +21,11 @@ func TestABacklogThatChangesWhileItIsRead(t *testing.T) {
 	o.Nodes, o.Idle, o.Sweeper = 3, 1, true
 	s := begin(t, o)
 	s.logPeeks()
-	drafts := make([]draft, pick(5000, 40_000))
+	var drafts []draft
 	s.under(Load{Rate: 50, Changes: 0.5, Fails: true}, func(ctx context.Context) error {
 		s.pauseTypes(ctx, true)
 		s.pause(2 * time.Second) // until the nodes have heard of it
-		s.addDue(ctx, drafts)
+		drafts = s.fill(pick(5000, 40_000), time.Now(), 0, func(i int) Work { return Work{Fail: i % 10 / 9} })
 		var g errgroup.Group
 		g.Go(func() error { s.pauseTypes(ctx, false); return nil }) // beside the changes: on a busy machine the first types are delivered before the last goes on
 		g.Go(func() error {
@@ -61,27 +61,12 @@ func (s *scenario) pauseTypes(ctx context.Context, paused bool) {
 	}
 }
 
-// addDue adds tasks that are due at once, of all quick types in turn; some fail first.
-func (s *scenario) addDue(ctx context.Context, drafts []draft) {
-	kinds := []string{"plain", "plain", "strict", "hook"}
-	for i := range drafts {
-		drafts[i] = s.log.newTask(kinds[i%len(kinds)], time.Now(), Work{Fail: i % 10 / 9})
-	}
-	for from := 0; from < len(drafts); from += 1000 {
-		s.addAll(ctx, drafts[from:min(from+1000, len(drafts))])
-	}
-}
-
 // ended counts the tasks that have been delivered successfully.
 func (s *scenario) ended(drafts []draft) int {
 	s.t.Helper()
-	of := map[tocsin.JobID]bool{}
+	by, n := s.byTask(), 0
 	for _, d := range drafts {
-		of[d.entry.JobID] = true
-	}
-	n := 0
-	for _, d := range s.all() {
-		if of[d.JobID] && d.OK {
+		if slices.ContainsFunc(by[d.entry.JobID], func(is delivery) bool { return is.OK }) {
 			n++
 		}
 	}

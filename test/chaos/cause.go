@@ -28,7 +28,9 @@ func (o Options) recovery() time.Duration { return o.Timing.Lease + 4*time.Secon
 // delivering takes no outcome from the owner, and comes again when the claim runs out.
 func causeOf(s second, at place, faults []incident, after time.Duration) string {
 	for _, near := range []func(incident) bool{
-		func(i incident) bool { return i.Fault == KillSweep && s.diedWith(i) },
+		func(i incident) bool {
+			return i.Fault == KillSweep && seatOf(s.first.Node) == "sweeper" && i.from.After(s.first.At) && i.from.Before(s.again.At)
+		},
 		func(i incident) bool { return i.hits(s.first.Node, KillNode, EndedNode, FreezeNode) },
 		func(i incident) bool {
 			return i.hits(s.first.Node, CutNode) && i.Server == at.server || i.hits(s.again.Node, FreezeNode)
@@ -61,11 +63,6 @@ func farCause(s second, faults []incident, after time.Duration) string {
 		}
 	}
 	return causeNone
-}
-
-// diedWith reports whether a sweeper was killed after it had made the first delivery.
-func (s second) diedWith(i incident) bool {
-	return seatOf(s.first.Node) == "sweeper" && i.from.After(s.first.At) && i.from.Before(s.again.At)
 }
 
 // swept reports whether a sweeper made one of the two.

@@ -273,10 +273,8 @@ func (s *scenario) inCallback(takes time.Duration) int {
 	d := s.log.newTask("slow", time.Now(), Work{Millis: int(takes.Milliseconds())})
 	s.addAll(s.t.Context(), []draft{d})
 	for end := time.Now().Add(patience); time.Now().Before(end); s.pause(100 * time.Millisecond) {
-		for _, is := range s.all() {
-			if is.JobID == d.entry.JobID {
-				return slices.IndexFunc(s.seats, func(at *seat) bool { return at.name == seatOf(is.Node) })
-			}
+		if of := s.byTask()[d.entry.JobID]; len(of) > 0 {
+			return slices.IndexFunc(s.seats, func(at *seat) bool { return at.name == seatOf(of[0].Node) })
 		}
 	}
 	s.t.Fatal("the callback was never begun")

@@ -7,22 +7,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
-	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // database is one MariaDB or MySQL server that can be killed and comes back. Its methods
 // may be called at any time from any goroutine.
 type database struct {
 	number  int
-	prefix  string
 	product devserver.Product
 	args    []string // of the server, in addition to those that all have
 	direct  *sql.DB  // as root, bypassing every proxy
@@ -36,7 +34,7 @@ func (d *database) String() string { return fmt.Sprintf("server db%d", d.number)
 
 // startDatabase starts a server with a folder of its own.
 func startDatabase(ctx context.Context, number int, dir, prefix string, product devserver.Product, args []string) (*database, error) {
-	d := &database{number: number, prefix: prefix, product: product, args: args}
+	d := &database{number: number, product: product, args: args}
 	if err := d.start(ctx, filepath.Join(dir, fmt.Sprintf("db%d", number))); err != nil {
 		return nil, err
 	}
@@ -106,20 +104,9 @@ func (d *database) exec(ctx context.Context, statement string) error {
 	return nil
 }
 
-// freeze stops the server's process where it is, for a while. Connections stay open, and the kernel accepts new ones.
-func (d *database) freeze(ctx context.Context, during time.Duration) {
-	d.server.Signal(syscall.SIGSTOP)
-	_ = loop.Wait(ctx, during)
-	d.server.Signal(syscall.SIGCONT)
-}
-
-// readOnly makes the server refuse writes for a while.
-func (d *database) readOnly(ctx context.Context, during time.Duration) error {
-	if err := d.exec(ctx, readOnlySQL); err != nil {
-		return err
-	}
-	_ = loop.Wait(ctx, during)
-	return d.exec(context.WithoutCancel(ctx), readWriteSQL)
+// swap runs a statement, and another one to undo it.
+func (d *database) swap(ctx context.Context, do, again string) (undo, error) {
+	return func(ctx context.Context) error { return d.exec(ctx, again) }, d.exec(ctx, do)
 }
 
 // replace shuts the server down and starts one with a copy of its data elsewhere.
@@ -142,19 +129,20 @@ func (d *database) replace(ctx context.Context) error {
 	return d.connect()
 }
 
-// lock keeps everybody out of a table for a while.
-func (d *database) lock(ctx context.Context, table string, during time.Duration) error {
+// lock keeps everybody out of a table.
+func (d *database) lock(ctx context.Context, table string) (undo, error) {
 	conn, err := d.direct.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("%s: %w", d, err)
+		return nil, fmt.Errorf("%s: %w", d, err)
 	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, strings.ReplaceAll(lockSQL, "{table}", table)); err != nil {
-		return fmt.Errorf("lock %s: %w", table, err)
+	if _, err = conn.ExecContext(ctx, strings.ReplaceAll(lockSQL, "{table}", table)); err != nil {
+		err = fmt.Errorf("lock %s: %w", table, err)
 	}
-	_ = loop.Wait(ctx, during)
-	_, err = conn.ExecContext(context.WithoutCancel(ctx), unlockSQL)
-	return err
+	return func(ctx context.Context) error {
+		defer conn.Close()
+		_, err := conn.ExecContext(ctx, unlockSQL)
+		return err
+	}, err
 }
 
 // stop ends the server for good.
@@ -165,4 +153,40 @@ func (d *database) stop() error {
 		_ = d.direct.Close() // connections that died with a server can't say goodbye
 	}
 	return errors.Join(d.server.Kill(), d.server.Stop())
+}
+
+// startEtcd starts an etcd of n members, each with a folder of its own, and returns when all of them serve. Those that it
+// returns with an error are to be stopped too.
+func startEtcd(ctx context.Context, dir string, n int) ([]*devserver.Etcd, error) {
+	ctx, cancel := context.WithTimeout(ctx, restartWithin)
+	defer cancel()
+	cfgs, members := make([]devserver.EtcdConfig, n), make([]string, n)
+	for i := range cfgs {
+		name := fmt.Sprintf("etcd%d", i)
+		cfgs[i] = devserver.EtcdConfig{
+			Dir: filepath.Join(dir, name), ClientPort: devserver.FreePort(), PeerPort: devserver.FreePort(), Name: name,
+		}
+		members[i] = fmt.Sprintf("%s=http://%s", name, upstream(cfgs[i].PeerPort))
+	}
+	all := make([]*devserver.Etcd, n)
+	var g errgroup.Group
+	for i, cfg := range cfgs {
+		if n > 1 {
+			cfg.Members = strings.Join(members, ",")
+		}
+		g.Go(func() (err error) {
+			all[i], err = devserver.StartEtcd(ctx, cfg)
+			return err
+		})
+	}
+	err := g.Wait()
+	return slices.DeleteFunc(all, func(e *devserver.Etcd) bool { return e == nil }), err
+}
+
+// endpoints are the clients' addresses, past every proxy.
+func endpoints(all []*devserver.Etcd) (at []string) {
+	for _, e := range all {
+		at = append(at, e.Endpoint())
+	}
+	return at
 }

@@ -46,7 +46,9 @@ const (
 	KillSweep  Fault = "kill -9 sweeper"                 // LowSweep does it at its begin and end
 	MoveServer Fault = "server read_only, then replaced" // it is done once
 	SickServer Fault = "sick server"                     // the matrix has many of that kind
-	KillMember Fault = "kill -9 etcd member"             // needs three members
+	FullDisk   Fault = "full disk"                       // of a server's binary log, which is on a small one
+	FreezeEtcd Fault = "freeze etcd"
+	KillMember Fault = "kill -9 etcd member" // needs three members
 )
 
 // target is what a fault hits, and no other fault at the same time.
@@ -68,11 +70,11 @@ func (f Fault) target() target {
 	switch f {
 	case KillNode, FreezeNode, TermNode, CutEtcd, CutNode, EndedNode, JoinNode:
 		return ofNode
-	case KillServer, ReadOnly, CutServer, SlowServer, Reset, LockTable, FreezeServer, MoveServer, SickServer:
+	case KillServer, ReadOnly, CutServer, SlowServer, Reset, LockTable, FreezeServer, MoveServer, SickServer, FullDisk:
 		return ofServer
 	case WrongCluster, NoLayout:
 		return ofDatabase
-	case StopEtcd, KillMember:
+	case StopEtcd, FreezeEtcd, KillMember:
 		return ofEtcd
 	case LowSweep, KillSweep:
 		return ofSweeper

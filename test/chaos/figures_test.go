@@ -66,18 +66,11 @@ func (f first) late() time.Duration { return max(f.At.Sub(f.due), 0) }
 // firsts gives the first deliveries of all tasks that were not changed.
 func (s *scenario) firsts() (all []first) {
 	s.t.Helper()
-	entries := map[tocsin.JobID]*entry{}
+	by := s.byTask()
 	for _, e := range s.log.entries {
-		entries[e.JobID] = e
-	}
-	seen := map[tocsin.JobID]bool{}
-	for _, d := range s.all() {
-		e := entries[d.JobID]
-		if e == nil || seen[d.JobID] || e.Change != nil {
-			continue
+		if of := by[e.JobID]; len(of) > 0 && e.Change == nil {
+			all = append(all, first{of[0], e.awaited()})
 		}
-		seen[d.JobID] = true
-		all = append(all, first{d, e.awaited()})
 	}
 	return all
 }

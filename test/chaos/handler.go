@@ -99,6 +99,20 @@ func policies(url string) []biztype.Policy {
 	return []biztype.Policy{first, second, third, fourth, fifth, sixth}
 }
 
+// briefly is how long finished rows of some runs are kept.
+const briefly = time.Second
+
+// runPolicies are those of schedules' runs, made of those of other tasks.
+func runPolicies(of []biztype.Policy) []biztype.Policy {
+	brief, kept, claimed, called, brittle := of[0], of[0], of[1], of[2], of[0]
+	brief.Name, brief.Number, brief.Retention = briefRun.Name(), 11, biztype.Duration(briefly)
+	kept.Name, kept.Number = keptRun.Name(), 12
+	claimed.Name, claimed.Number, claimed.Concurrency = strictRun.Name(), 13, 64
+	called.Name, called.Number, called.Retention = hookRun.Name(), 14, biztype.Duration(briefly)
+	brittle.Name, brittle.Number, brittle.Attempts = brittleRun.Name(), 15, brittleAttempts
+	return []biztype.Policy{brief, kept, claimed, called, brittle}
+}
+
 // handlers do as the payload says and write the journal.
 func (r role) handlers(j *journal) *node.Handlers {
 	var h node.Handlers

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"context"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -17,7 +16,9 @@ func TestTasksOfAKeyInTurn(t *testing.T) {
 			o := small
 			o.Nodes, o.Sweeper, o.NoEtcd = 3, true, noEtcd
 			s := begin(t, o)
-			keys := s.addKeyed(pick(2000, 10_000), pick(40, 100))
+			keys := s.addMany(pick(2000, 10_000), func() tocsin.NewTask { // some are overdue, some due within seconds
+				return keyed.New(1+rand.Uint64N(pick[uint64](40, 100)), Work{Millis: rand.IntN(100), Fail: rand.IntN(20) / 19}, tocsin.In(rand.N(10*time.Second)))
+			})
 			began := time.Now()
 			for i := range pick(3, 12) {
 				for _, step := range []Step{{Fault: KillNode, Length: time.Second}, {Fault: FreezeNode, Length: 3 * time.Second}} {
@@ -36,30 +37,6 @@ func TestTasksOfAKeyInTurn(t *testing.T) {
 			t.Logf("%d tasks in %s", len(keys), time.Since(began).Round(time.Millisecond))
 		})
 	}
-}
-
-// addKeyed adds so many tasks over so many biz_ids, some overdue, some due within seconds, and returns the biz_id of each.
-func (s *scenario) addKeyed(tasks, keys int) map[tocsin.JobID]uint64 {
-	s.t.Helper()
-	of := make(map[tocsin.JobID]uint64, tasks)
-	for len(of) < tasks {
-		var some []tocsin.NewTask
-		for range min(tasks-len(of), 1000) {
-			work := Work{Millis: rand.IntN(100)}
-			if rand.IntN(20) == 0 {
-				work.Fail = 1
-			}
-			some = append(some, keyed.New(1+rand.Uint64N(uint64(keys)), work, tocsin.In(rand.N(10*time.Second))))
-		}
-		added, err := s.client.AddMany(context.WithoutCancel(s.t.Context()), some)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		for i, a := range added {
-			of[a.JobID] = some[i].BizID()
-		}
-	}
-	return of
 }
 
 // inTurn checks that all tasks ended, and that the deliveries of no key met.

@@ -11,38 +11,32 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
 )
-
-// links makes proxies. It serves no API.
-type links struct{ server *toxiproxy.ApiServer }
-
-func newLinks() links {
-	return links{toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())}
-}
 
 // link is the way of one process to one server. Several faults may be in force at
 // once; it is mended when the last has ended.
 type link struct {
-	proxy *toxiproxy.Proxy
+	proxy   *toxiproxy.Proxy // nil: the process connects to the server itself
+	address string           // where the process connects to
 
 	mu     sync.Mutex
 	faults int
 	toxic  []string // names of those in force
 }
 
-func (l links) open(name string, port int) (*link, error) {
-	p := toxiproxy.NewProxy(l.server, name, "127.0.0.1:0", upstream(port))
+// openLink makes the way to a port, through one of the proxies, or without one if there are none.
+func openLink(proxies *toxiproxy.ApiServer, name string, port int) (*link, error) {
+	if proxies == nil {
+		return &link{address: upstream(port)}, nil
+	}
+	p := toxiproxy.NewProxy(proxies, name, "127.0.0.1:0", upstream(port))
 	if err := p.Start(); err != nil {
 		return nil, fmt.Errorf("proxy %s: %w", name, err)
 	}
-	return &link{proxy: p}, nil
+	return &link{proxy: p, address: p.Listen}, nil
 }
 
 func upstream(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
-// address is where the process connects to.
-func (l *link) address() string { return l.proxy.Listen }
 
 // begin puts a fault in force, on top of others.
 func (l *link) begin(harm func(*link) error) error {
@@ -107,4 +101,8 @@ func (l *link) move(port int) error {
 }
 
 // close ends the proxy and its connections.
-func (l *link) close() { l.proxy.Stop() }
+func (l *link) close() {
+	if l.proxy != nil {
+		l.proxy.Stop()
+	}
+}

@@ -93,22 +93,42 @@ var small = Options{Servers: 1, Nodes: 2, Layout: tocsin.Layout{Databases: 2, Ta
 // under runs do beside a load.
 func (s *scenario) under(load Load, do func(context.Context) error) {
 	s.t.Helper()
-	if err := s.Under(s.t.Context(), 1, load, do); err != nil {
+	if err := s.Under(s.t.Context(), load, do); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // fill adds n tasks that are due over a span from a time on.
-func (s *scenario) fill(n int, from time.Time, over time.Duration, work func(int) Work) {
+func (s *scenario) fill(n int, from time.Time, over time.Duration, work func(int) Work) (all []draft) {
 	s.t.Helper()
 	kinds := []string{"plain", "strict", "hook"}
-	for first := 0; first < n; first += 1000 {
-		var drafts []draft
-		for i := first; i < min(first+1000, n); i++ {
-			drafts = append(drafts, s.log.newTask(kinds[i%3], from.Add(rand.N(over+1)), work(i)))
-		}
-		s.addAll(s.t.Context(), drafts)
+	for i := range n {
+		all = append(all, s.log.newTask(kinds[i%3], from.Add(rand.N(over+1)), work(i)))
 	}
+	for some := range slices.Chunk(all, 1000) {
+		s.addAll(s.t.Context(), some)
+	}
+	return all
+}
+
+// addMany adds n tasks without an entry in the log, and returns the biz_id of each.
+func (s *scenario) addMany(n int, task func() tocsin.NewTask) map[tocsin.JobID]uint64 {
+	s.t.Helper()
+	of := make(map[tocsin.JobID]uint64, n)
+	for len(of) < n {
+		some := make([]tocsin.NewTask, min(n-len(of), 1000))
+		for i := range some {
+			some[i] = task()
+		}
+		added, err := s.client.AddMany(context.WithoutCancel(s.t.Context()), some)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for i, a := range added {
+			of[a.JobID] = some[i].BizID()
+		}
+	}
+	return of
 }
 
 // brief is work that takes no time.
@@ -137,14 +157,20 @@ func (s *scenario) verdict() *Report {
 	return report
 }
 
-// all reads the deliveries so far, in order of their begin.
-func (s *scenario) all() (all []delivery) {
+// byTask reads the deliveries so far, by task.
+func (s *scenario) byTask() map[tocsin.JobID][]delivery {
 	s.t.Helper()
 	records, err := readJournals(s.opts.Dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for _, of := range deliveries(records) {
+	return deliveries(records)
+}
+
+// all reads the deliveries so far, in order of their begin.
+func (s *scenario) all() (all []delivery) {
+	s.t.Helper()
+	for _, of := range s.byTask() {
 		all = append(all, of...)
 	}
 	slices.SortFunc(all, func(a, b delivery) int { return a.At.Compare(b.At) })

@@ -4,16 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os/exec"
-	"path/filepath"
+	"os"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
 // The columns of the matrix.
@@ -37,11 +37,11 @@ const (
 
 // How long the matrix waits for an event before it reports that there was none.
 const (
-	noticeWithin  = 15 * time.Second // a line of the running node about the fault
-	startWithin   = 20 * time.Second // a delivery by the node that starts
-	commandWithin = 5 * time.Minute  // the end of a command
-	usedWithin    = 30 * time.Second // an add and a delivery after the fault was mended
-	restWithin    = 3 * time.Minute  // the end of every task after the last fault
+	noticeWithin = 15 * time.Second // a line of the running node about the fault
+	startWithin  = 20 * time.Second // a delivery by the node that starts
+	usedWithin   = 30 * time.Second // an add and a delivery after the fault was mended
+	restWithin   = 3 * time.Minute  // the end of every task after the last fault
+	lookAgain    = 90 * time.Second // after the end of a full disk, for which a commit may still wait
 )
 
 // leastLength is how long a fault lasts in the long form, so that there is lateness to measure.
@@ -51,16 +51,13 @@ const leastLength = 6 * time.Second
 // six commands run on two cores.
 const mostLate = time.Second
 
-// matrix is a cluster whose nodes and commands run the real program.
+// matrix is a cluster with one server that gets sick.
 type matrix struct {
-	*scenario
-	program string // the command's file
-	tls     tlsFiles
-	disk    *devserver.SmallDisk // for the sick server's binary log; nil: there is none
-	noDisk  string               // why there is none
-	other   *database            // a server that does not belong to the cluster; nil until it is needed
-	hogs    []*sql.Conn
-	rows    []*matrixRow
+	installed
+	tls   tlsFiles
+	other *database // a server that does not belong to the cluster; nil until it is needed
+	hogs  []*sql.Conn
+	rows  []*matrixRow
 }
 
 // matrixRow is the result of one fault.
@@ -91,7 +88,7 @@ func TestMatrix(t *testing.T) {
 	defer m.print(t)
 	m.under(Load{Rate: 80, Types: []string{"hook"}, Far: 2 * time.Second}, func(ctx context.Context) error {
 		m.config(m.sweeper, "off")
-		m.serve(m.seats[0])
+		m.sit(m.seats[0])
 		m.balance(1)
 		m.pause(3 * time.Second) // their lateness is that without a fault
 		for _, f := range m.faults() {
@@ -106,16 +103,17 @@ func TestMatrix(t *testing.T) {
 // newMatrix starts two servers and an etcd, but no node.
 func newMatrix(t *testing.T) *matrix {
 	t.Helper()
-	m := &matrix{tls: newTLSFiles(t), program: build(t)}
-	m.disk, m.noDisk = smallDisk(t)
+	m := &matrix{installed: installed{program: build(t)}, tls: newTLSFiles(t)}
+	m.env = []string{"SSL_CERT_FILE=" + m.tls.authority} // of the sick server
+	m.mountDisk(t)
 	t.Cleanup(func() {
 		if m.other != nil {
 			_ = m.other.stop()
 		}
 	})
 	m.scenario = begin(t, Options{
-		Servers: 2, Nodes: 2, Idle: 2,
-		servers: []serverOptions{{args: append(append(m.tls.args(), m.disk.Args()...), durable), params: "tls=" + tlsOfHarness}, {args: []string{durable}}},
+		Servers: 2, Nodes: 2, Idle: 2, serve: m.serve,
+		servers: []serverOptions{{args: m.tls.args(), disk: m.disk, params: "tls=" + tlsOfHarness}, {args: []string{durable}}},
 	})
 	for _, d := range m.databases { // a root connection that closes would leave its place to a connection that is not a hog
 		d.direct.SetMaxOpenConns(2)
@@ -132,43 +130,26 @@ func (m *matrix) on(t *testing.T) *matrix {
 	return m
 }
 
-// build builds the command, from the packages that other tests and builds have compiled: -trimpath would compile all of them anew.
-func build(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "tocsin")
-	cmd := exec.Command("go", "build", "-o", program, "github.com/tocsinhq/tocsin/cmd/tocsin")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return program
-}
-
 // play breaks something, lets every actor act, mends it, and waits until it is used again.
 func (m *matrix) play(f fault) {
 	r := &matrixRow{fault: f, cells: map[string]*cell{}}
 	m.rows = append(m.rows, r)
-	if f.cannot != "" {
-		r.remark = f.cannot
+	if f.slow && m.disk == nil {
+		r.remark = m.noDisk
 		return
 	}
 	m.renew()
-	bait := m.bait()
+	overdue := m.bait()
 	seen := m.seats[0].logged()
 	done := m.log.begin(Step{Fault: SickServer, Server: sickServer})
 	atOnce := m.closeAtOnce(f)
 	r.span.from = time.Now()
-	mended := false
-	mend := func() {
-		if !mended {
-			mended = true
-			f.end(m)
-		}
-	}
+	mend := sync.OnceFunc(f.end)
 	defer mend() // also if the test ends here
-	f.begin(m)
+	f.begin()
 	r.cells[runningNode] = m.notice(f, seen)
 	later := m.closeLater(f)
-	m.act(r, bait)
+	m.act(r, overdue)
 	m.stayed(r, atOnce, later)
 	if long() {
 		m.pause(time.Until(r.span.from.Add(leastLength)))
@@ -188,20 +169,21 @@ func (m *matrix) renew() {
 	ctx, cancel := context.WithTimeout(m.t.Context(), leaveWithin)
 	defer cancel()
 	m.orFail(m.seats[0].leave(ctx))
-	m.serve(m.seats[0])
+	m.sit(m.seats[0])
 	m.balance(1)
 }
 
 // act lets all actors except the running node act at once.
-func (m *matrix) act(r *matrixRow, b bait) {
-	acts := map[string]func(fault, bait) *cell{
-		startingNode: m.start, adder: m.useClient, sweep: m.sweepOnce, purge: m.purgeOnce, audit: m.auditOnce, doctor: m.examine,
+func (m *matrix) act(r *matrixRow, overdue []tocsin.JobID) {
+	acts := map[string]func(fault, []tocsin.JobID) *cell{
+		startingNode: m.start, adder: m.useClient, sweep: m.sweepOnce, purge: m.purgeOnce, audit: m.auditOnce,
+		doctor: func(f fault, _ []tocsin.JobID) *cell { return f.cellOf(doctor, m.command("doctor")) },
 	}
 	found := make([]*cell, len(actors))
 	var g errgroup.Group
 	for i, name := range actors {
 		if act := acts[name]; act != nil {
-			g.Go(func() error { found[i] = act(r.fault, b); return nil })
+			g.Go(func() error { found[i] = act(r.fault, overdue); return nil })
 		}
 	}
 	_ = g.Wait()
@@ -257,28 +239,6 @@ func (m *matrix) well(f fault) []int {
 	return m.tablesWhere(func(table int) bool { return !f.takes(table) })
 }
 
-// deliveredSince returns the deliveries that began after a time, by task.
-func (m *matrix) deliveredSince(from time.Time) map[tocsin.JobID][]delivery {
-	m.t.Helper()
-	all := map[tocsin.JobID][]delivery{}
-	for _, d := range m.all() {
-		if d.At.After(from) {
-			all[d.JobID] = append(all[d.JobID], d)
-		}
-	}
-	return all
-}
-
-// until waits for an event, for at most within; four times as long beside other tests, whose machine is busy.
-func (m *matrix) until(within time.Duration, happened func() bool) bool {
-	for end := time.Now().Add(within * pick[time.Duration](4, 1)); time.Now().Before(end); m.pause(50 * time.Millisecond) {
-		if happened() {
-			return true
-		}
-	}
-	return happened()
-}
-
 // sweepRest sweeps until every task has ended. Tasks that a sweep had claimed on a sick server first wait for their
 // claims to run out, and only sweeps deliver them.
 func (m *matrix) sweepRest() {
@@ -290,5 +250,87 @@ func (m *matrix) sweepRest() {
 		return last.code == 0 && err == nil && left == 0
 	}) {
 		m.t.Errorf("not every task has ended; the last sweep: %+v", last)
+	}
+}
+
+// print writes the matrix as Markdown tables: which promises held, then what each actor did and printed in each fault.
+func (m *matrix) print(t *testing.T) {
+	t.Helper()
+	var b strings.Builder
+	m.summary(&b)
+	for _, r := range m.rows {
+		fmt.Fprintf(&b, "\n### %s\n\n", r.fault.name)
+		if len(r.cells) == 0 {
+			fmt.Fprintf(&b, "%s\n", r.remark)
+			continue
+		}
+		lines := [][]string{{"who", "does", "says"}}
+		for _, actor := range actors {
+			c := r.cells[actor]
+			lines = append(lines, []string{actor, c.does, inCell(c.says)})
+			for _, wrong := range c.wrong {
+				lines = append(lines, []string{"", "**" + inCell(wrong) + "**", ""})
+			}
+		}
+		writeTable(&b, lines)
+	}
+	t.Logf("\n%s", b.String())
+	if path := os.Getenv("TOCSIN_MATRIX"); path != "" {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// summary is one line per fault: which cells held, and how late the tasks of healthy tables were.
+func (m *matrix) summary(b *strings.Builder) {
+	lines := [][]string{append(append([]string{"fault"}, actors...), "others' lateness p99", "max")}
+	for _, r := range m.rows {
+		line := []string{r.fault.name}
+		for _, actor := range actors {
+			line = append(line, r.cells[actor].held())
+		}
+		late := m.others(r)
+		ms := func(q float64) string { return late.Quantile(q).Round(time.Millisecond).String() }
+		lines = append(lines, append(line, fmt.Sprintf("%s of %d", ms(0.99), len(late)), ms(1)))
+	}
+	writeTable(b, lines)
+}
+
+// others returns the lateness of tasks of healthy tables that were due during the fault, except those that wait for a
+// sweep.
+func (m *matrix) others(r *matrixRow) Lateness {
+	return m.lateness(r.span, func(d delivery) bool { return seatOf(d.Node) != m.sweeper.name && !r.fault.takes(d.JobID.Table()) })
+}
+
+// held is the short form of a cell.
+func (c *cell) held() string {
+	switch {
+	case c == nil:
+		return "not played"
+	case len(c.wrong) > 0:
+		return "**NO**"
+	}
+	return "ok"
+}
+
+// mostInCell bounds the text shown in one cell.
+const mostInCell = 700
+
+// inCell makes text fit into one cell of a table.
+func inCell(text string) string {
+	text = strings.ReplaceAll(strings.ReplaceAll(strings.TrimSpace(text), "\n", "<br>"), "|", `\|`)
+	if len(text) > mostInCell {
+		text = text[:mostInCell] + "..."
+	}
+	return text
+}
+
+func writeTable(b *strings.Builder, lines [][]string) {
+	for i, line := range lines {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(line, " | "))
+		if i == 0 {
+			fmt.Fprintf(b, "|%s\n", strings.Repeat("---|", len(line)))
+		}
 	}
 }

@@ -1,16 +1,11 @@
 package chaos
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,27 +13,21 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/devserver"
 )
 
-// bait is the tasks that a sweep must deliver and those that a purge must remove.
-type bait struct {
-	overdue []tocsin.JobID // of a group without nodes, one in each table
-}
-
-// bait inserts an overdue task and one that was done long ago into every table. It bypasses the client, which adds no
-// task that is already overdue.
-func (m *matrix) bait() (b bait) {
+// bait inserts a task that a sweep must deliver and one that a purge must remove into every table, and returns the former, which
+// are of a group without nodes. It bypasses the client, which adds no task that is already overdue.
+func (m *matrix) bait() (overdue []tocsin.JobID) {
 	m.t.Helper()
 	nth := uint64(1_000_000 + 2*len(m.rows))
 	for table := range m.opts.Layout.Total() {
 		id, err := m.insert(table, nth, 5, tocsin.Pending, time.Now().Add(-2*time.Minute))
 		m.orFail(err)
-		b.overdue = append(b.overdue, id)
+		overdue = append(overdue, id)
 		_, err = m.insert(table, nth+1, 3, tocsin.Done, time.Now().Add(-40*24*time.Hour))
 		m.orFail(err)
 	}
-	return b
+	return overdue
 }
 
 // epoch is the time from which job_ids count.
@@ -57,82 +46,13 @@ func (m *matrix) insert(table int, nth, bizType uint64, status tocsin.Status, at
 VALUES (%d, %[3]s, %[3]s, %[4]d, %[5]d, %[6]d, %[3]s, %[3]s, '{}')`, m.opts.Layout.Table(table), id, when, bizID, bizType, status))
 }
 
-// config writes the config file of an actor, with the addresses by which its seat reaches servers and etcd.
-func (m *matrix) config(at *seat, listen string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "cluster: %s\nlayout: {databases: %d, tables: %d, prefix: %[1]s}\nservers:\n", m.opts.Layout.Prefix, m.opts.Layout.Databases, m.opts.Layout.Tables)
-	for _, s := range m.tables(at).Servers {
-		fmt.Fprintf(&b, "  - {name: %s, dsn: %q, databases: %s}\n", s.Name, strings.Replace(s.DSN, tlsOfHarness, "true", 1),
-			strings.ReplaceAll(fmt.Sprint(s.Databases), " ", ", "))
-	}
-	fmt.Fprintf(&b, "etcd: {endpoints: [\"%s\"]}\nnode: {name: %s, listen: %q}\nscan: {interval: 1s}\nsweep: {grace: %s}\n", strings.Join(at.endpoints(), `", "`), at.name, listen, m.opts.Timing.Grace)
-	path := filepath.Join(m.opts.Dir, at.name+".yaml")
-	m.orFail(os.WriteFile(path, []byte(b.String()), 0o600))
-	return path
-}
-
-// environ returns the environment of the commands, which trust the authority of the sick server.
-func (m *matrix) environ() []string {
-	return append(os.Environ(), "SSL_CERT_FILE="+m.tls.authority)
-}
-
-// serve starts a node in a seat.
-func (m *matrix) serve(at *seat) {
-	m.t.Helper()
-	port := devserver.FreePort()
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	at.past++
-	at.page = "http://" + upstream(port) + "/status"
-	cmd := exec.Command(m.program, "serve", "--group", group, "--config", m.config(at, upstream(port)))
-	cmd.Env = m.environ()
-	at.log = filepath.Join(m.opts.Dir, fmt.Sprintf("%s-%d.log", at.name, at.past))
-	proc, err := launch(at.name, cmd, at.log)
-	m.orFail(err)
-	at.proc = proc
-}
-
-// ended is the result of a command.
-type ended struct {
-	code           int // -1: it did not end within commandWithin
-	stdout, stderr string
-	took           time.Duration
-}
-
-// must fails the test unless the command succeeds.
-func (m *matrix) must(args ...string) {
-	m.t.Helper()
-	if got := m.command(args...); got.code != 0 {
-		m.t.Fatalf("tocsin %s: %+v", strings.Join(args, " "), got)
-	}
-}
-
-// command runs the program in the sweeper's seat.
-func (m *matrix) command(args ...string) ended {
-	ctx, cancel := context.WithTimeout(m.t.Context(), commandWithin)
-	defer cancel()
-	cmd := exec.Command(m.program, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Env = append(m.environ(), "TOCSIN_CONFIG="+filepath.Join(m.opts.Dir, m.sweeper.name+".yaml"))
-	begin := time.Now()
-	proc, err := devserver.Launch(cmd)
-	if err != nil {
-		return ended{code: -1, stderr: err.Error()}
-	}
-	if proc.Wait(ctx) != nil { // the exit code is checked instead
-		_ = proc.Kill()
-	}
-	return ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), time.Since(begin)}
-}
-
 // cellOf compares a command's result with the demands of the fault: its exit code, and one line that names what is
 // wrong and why.
 func (f fault) cellOf(actor string, got ended) *cell {
 	c := &cell{does: fmt.Sprintf("exit %d after %.1f s", got.code, got.took.Seconds())}
 	says := strings.TrimSpace(got.stderr)
 	if actor == doctor {
-		says = strings.Join(matching(got.stdout, `(?m)^fail.*$`), "\n")
+		says = strings.Join(regexp.MustCompile(`(?m)^fail.*$`).FindAllString(got.stdout, -1), "\n")
 	}
 	c.says = cmp.Or(says, strings.TrimSpace(got.stdout))
 	switch {
@@ -149,10 +69,6 @@ func (f fault) cellOf(actor string, got ended) *cell {
 	return c
 }
 
-func matching(text, expression string) []string {
-	return regexp.MustCompile(expression).FindAllString(text, -1)
-}
-
 // named reports whether a line says which database or server is wrong, and why.
 func (f fault) named(lines string) bool {
 	where, why := regexp.MustCompile(f.where), regexp.MustCompile(f.why)
@@ -162,19 +78,19 @@ func (f fault) named(lines string) bool {
 }
 
 // sweepOnce must deliver the overdue tasks in healthy tables.
-func (m *matrix) sweepOnce(f fault, b bait) *cell {
+func (m *matrix) sweepOnce(f fault, overdue []tocsin.JobID) *cell {
 	c := f.cellOf(sweep, m.command("sweep", "--once"))
-	by := m.deliveredSince(m.rows[len(m.rows)-1].span.from)
+	by := m.byTask()
 	left := map[int]bool{}
-	for table, id := range b.overdue {
+	for table, id := range overdue {
 		left[table] = len(by[id]) == 0
 	}
-	c.leftOf(m, m.well(f), left, "overdue tasks were not delivered")
+	c.leftOf(m.well(f), left, "overdue tasks were not delivered")
 	return c
 }
 
 // purgeOnce must remove the old tasks in healthy tables.
-func (m *matrix) purgeOnce(f fault, b bait) *cell {
+func (m *matrix) purgeOnce(f fault, _ []tocsin.JobID) *cell {
 	c := f.cellOf(purge, m.command("purge", "--once"))
 	left := map[int]bool{}
 	for _, table := range m.well(f) {
@@ -185,12 +101,12 @@ func (m *matrix) purgeOnce(f fault, b bait) *cell {
 		}
 		left[table] = n > 0
 	}
-	c.leftOf(m, m.well(f), left, "old tasks were not removed")
+	c.leftOf(m.well(f), left, "old tasks were not removed")
 	return c
 }
 
 // leftOf records in how many of the tables work was left undone.
-func (c *cell) leftOf(m *matrix, tables []int, left map[int]bool, what string) {
+func (c *cell) leftOf(tables []int, left map[int]bool, what string) {
 	n := 0
 	for _, table := range tables {
 		if left[table] {
@@ -203,7 +119,7 @@ func (c *cell) leftOf(m *matrix, tables []int, left map[int]bool, what string) {
 }
 
 // auditOnce must read all healthy tables.
-func (m *matrix) auditOnce(f fault, _ bait) *cell {
+func (m *matrix) auditOnce(f fault, _ []tocsin.JobID) *cell {
 	got := m.command("audit", "--grace", "10m", "--json")
 	c := f.cellOf(audit, got)
 	var report struct {
@@ -220,10 +136,8 @@ func (m *matrix) auditOnce(f fault, _ bait) *cell {
 	return c
 }
 
-func (m *matrix) examine(f fault, _ bait) *cell { return f.cellOf(doctor, m.command("doctor")) }
-
 // useClient adds a task to each table, with the running client and with one that is opened now.
-func (m *matrix) useClient(f fault, _ bait) *cell {
+func (m *matrix) useClient(f fault, _ []tocsin.JobID) *cell {
 	c := &cell{}
 	begin := time.Now()
 	opened, err := tocsin.Open(m.t.Context(), m.tables(m.harness))
@@ -285,7 +199,7 @@ func (m *matrix) addEach(by *tocsin.Client, drafts []draft) (said []string) {
 
 // read gets the status page of the node in the seat.
 func (at *seat) read() ([]byte, error) {
-	resp, err := http.Get(at.page)
+	resp, err := http.Get("http://" + at.page + "/status")
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,10 +33,8 @@ type fault struct {
 	quiet   bool                 // only tasks show it, not the look at databases: the status page need not name it
 	closed  closing              // the databases that must not be written meanwhile
 	another bool                 // the other server belongs to another cluster
-	slow    bool                 // its effect lasts up to a minute after its end
-	cannot  string               // why it can't be played here; "": it can
-	begin   func(*matrix)
-	end     func(*matrix)
+	slow    bool                 // it needs the small disk, and its effect lasts up to a minute after its end
+	harm
 }
 
 // faults are the rows; the short form has one of a database and one of a server.
@@ -49,47 +46,42 @@ func (m *matrix) faults() []fault {
 	return slices.DeleteFunc(all, func(f fault) bool { return f.name != "task table dropped" && f.name != "access denied" })
 }
 
-func isTable(table int) func(int) bool { return func(t int) bool { return t == table } }
-
 // ofDatabase and ofServer report whether a table is in the sick database, and on the sick server.
 func (m *matrix) ofDatabase(table int) bool { return m.opts.Layout.DatabaseOf(table) == sickDatabase }
 func (m *matrix) ofServer(table int) bool   { return m.opts.serverOf(table) == sickServer }
 
 // databaseFaults are the faults of one database, whose neighbours on the same server go on.
 func (m *matrix) databaseFaults() []fault {
+	const missing = "doesn't exist|missing|lacks"
 	name := m.opts.Layout.Database(sickDatabase)
-	task := m.opts.Layout.Table(sickDatabase * m.opts.Layout.Tables)
-	apply := func(m *matrix) { m.must("ddl", "apply") }
-	away := func(table string) (func(*matrix), func(*matrix)) {
-		return run("RENAME TABLE " + table + " TO " + table + "_away"), run("RENAME TABLE " + table + "_away TO " + table)
+	run := func(begin, end string) harm {
+		return m.run(sickServer, strings.ReplaceAll(begin, "{db}", name), strings.ReplaceAll(end, "{db}", name))
+	}
+	away := func(table string) harm {
+		return run("RENAME TABLE "+table+" TO "+table+"_away", "RENAME TABLE "+table+"_away TO "+table)
+	}
+	dropped := func(table string) harm {
+		return harm{run("DROP TABLE "+table, "").begin, func() { m.must("ddl", "apply") }}
 	}
 	all := []fault{
 		{name: "layout row gone", why: "layout", closed: noticed,
-			begin: run("CREATE TABLE {db}.layout_kept AS SELECT * FROM {db}.layout", "DELETE FROM {db}.layout"),
-			end:   run("INSERT INTO {db}.layout SELECT * FROM {db}.layout_kept", "DROP TABLE {db}.layout_kept")},
-		{name: "foreign cluster id", why: "cluster", closed: noticed,
-			begin: run("UPDATE {db}.layout SET cluster_id = 'other'"), end: run("UPDATE {db}.layout SET cluster_id = 'chaos'")},
-		{name: "task table dropped", why: "doesn't exist|missing|lacks", takes: isTable(sickDatabase * m.opts.Layout.Tables),
-			quiet: true, free: map[string]bool{startingNode: true}}, // the node may get other tables
-		{name: "owner table dropped", why: "doesn't exist|missing|lacks", begin: run("DROP TABLE {db}.owner"), end: apply,
+			harm: run("CREATE TABLE {db}.layout_kept AS SELECT * FROM {db}.layout; DELETE FROM {db}.layout",
+				"INSERT INTO {db}.layout SELECT * FROM {db}.layout_kept; DROP TABLE {db}.layout_kept")},
+		{name: "foreign cluster id", why: "cluster", closed: noticed, harm: m.of(Step{Fault: WrongCluster, Server: sickServer, Database: sickDatabase})},
+		{name: "task table dropped", why: missing, takes: func(table int) bool { return table == sickDatabase*m.opts.Layout.Tables },
+			quiet: true, free: map[string]bool{startingNode: true}, // the node may get other tables
+			harm: away(m.opts.Layout.Table(sickDatabase * m.opts.Layout.Tables))},
+		{name: "owner table dropped", why: missing, harm: dropped("{db}.owner"),
 			no: map[string]bool{runningNode: true, adder: true, sweep: true, purge: true, audit: true}},
-		{name: "doorbell table dropped", why: "doesn't exist|missing|lacks", begin: run("DROP TABLE {db}.doorbell"), end: apply,
-			no: map[string]bool{sweep: true, audit: true}},
-		{name: "biz_type table dropped", why: "doesn't exist|missing|lacks",
+		{name: "doorbell table dropped", why: missing, harm: dropped("{db}.doorbell"), no: map[string]bool{sweep: true, audit: true}},
+		{name: "biz_type table dropped", why: missing, harm: away("{db}.biz_type"),
 			no: map[string]bool{adder: true, sweep: true, purge: true, audit: true}},
-		{name: "layout table dropped", why: "layout", closed: noticed},
+		{name: "layout table dropped", why: "layout", closed: noticed, harm: m.of(Step{Fault: NoLayout, Server: sickServer, Database: sickDatabase})},
 	}
 	for i := range all {
-		f := &all[i]
-		f.where = name + `\b`
-		if f.takes == nil {
-			f.takes = m.ofDatabase
-		}
-		if table, dropped := strings.CutSuffix(f.name, " table dropped"); dropped && f.begin == nil {
-			if table = name + "." + table; f.name == "task table dropped" {
-				table = task
-			}
-			f.begin, f.end = away(table)
+		all[i].where = name + `\b`
+		if all[i].takes == nil {
+			all[i].takes = m.ofDatabase
 		}
 	}
 	return all
@@ -97,44 +89,27 @@ func (m *matrix) databaseFaults() []fault {
 
 // serverFaults are the faults of a whole server.
 func (m *matrix) serverFaults() []fault {
-	d := m.databases[sickServer]
+	denied := m.run(sickServer, "ALTER USER tocsin@'%' IDENTIFIED BY 'changed'", "ALTER USER tocsin@'%' IDENTIFIED BY ''")
+	elsewhere := harm{func() { m.moveTo(m.other) }, func() { m.moveTo(m.databases[sickServer]) }}
+	certified := func(expired bool) { m.tls.use(m.t, expired); m.reloadTLS() }
 	all := []fault{
-		{name: "empty server behind the address", why: "doesn't exist|missing|lacks|Unknown database", closed: foreign,
-			begin: (*matrix).moveToEmpty, end: (*matrix).moveBack},
-		{name: "foreign server behind the address", why: "cluster", closed: foreign, another: true,
-			begin: (*matrix).moveToForeign, end: (*matrix).moveBack},
-		{name: "access denied", why: "denied",
-			begin: func(m *matrix) { m.root("ALTER USER tocsin@'%' IDENTIFIED BY 'changed'"); m.disconnect() },
-			end:   run("ALTER USER tocsin@'%' IDENTIFIED BY ''")},
+		{name: "empty server behind the address", why: "doesn't exist|missing|lacks|Unknown database", closed: foreign, harm: elsewhere},
+		{name: "foreign server behind the address", why: "cluster", closed: foreign, another: true, harm: elsewhere},
+		{name: "access denied", why: "denied", harm: harm{func() { denied.begin(); m.disconnect() }, denied.end}},
 		{name: "may only SELECT", why: "denied|may not", quiet: true, no: map[string]bool{audit: true}, free: map[string]bool{startingNode: true},
-			begin: run("REVOKE ALL ON `chaos\\_%`.* FROM tocsin@'%'", "GRANT SELECT ON `chaos\\_%`.* TO tocsin@'%'"),
-			end:   run(strings.ReplaceAll(grantSQL, "{prefix}", m.opts.Layout.Prefix))},
-		{name: "certificate expired", why: "certificate|expired",
-			begin: func(m *matrix) { m.tls.use(m.t, true); m.reloadTLS(); m.disconnect() },
-			end:   func(m *matrix) { m.tls.use(m.t, false); m.reloadTLS() }},
-		{name: "read-only", why: "read.only|not take writes|takes no writes", no: map[string]bool{audit: true},
-			begin: run(readOnlySQL), end: run(readWriteSQL)},
-		{name: "too many connections", why: "[Tt]oo many connections", begin: (*matrix).hog, end: (*matrix).unhog},
-		{name: "disk full", why: "full|hang|answer|time.?out|deadline|not committed", cannot: m.noDisk, no: map[string]bool{audit: true}, slow: true,
-			free:  map[string]bool{startingNode: true},
-			begin: func(m *matrix) { m.orFail(m.disk.Fill()) }, end: func(m *matrix) { m.orFail(m.disk.Free()) }},
-		{name: "frozen", why: "time.?out|answer|deadline",
-			begin: func(*matrix) { d.server.Signal(syscall.SIGSTOP) }, end: func(*matrix) { d.server.Signal(syscall.SIGCONT) }},
+			harm: m.run(sickServer, "REVOKE ALL ON `chaos\\_%`.* FROM tocsin@'%'; GRANT SELECT ON `chaos\\_%`.* TO tocsin@'%'",
+				strings.ReplaceAll(grantSQL, "{prefix}", m.opts.Layout.Prefix))},
+		{name: "certificate expired", why: "certificate|expired", harm: harm{func() { certified(true); m.disconnect() }, func() { certified(false) }}},
+		{name: "read-only", why: "read.only|not take writes|takes no writes", no: map[string]bool{audit: true}, harm: m.of(Step{Fault: ReadOnly, Server: sickServer})},
+		{name: "too many connections", why: "[Tt]oo many connections", harm: harm{m.hog, m.unhog}},
+		{name: "disk full", why: "full|hang|answer|time.?out|deadline|not committed", no: map[string]bool{audit: true}, slow: true,
+			free: map[string]bool{startingNode: true}, harm: m.of(Step{Fault: FullDisk, Server: sickServer})},
+		{name: "frozen", why: "time.?out|answer|deadline", harm: m.of(Step{Fault: FreezeServer, Server: sickServer})},
 	}
 	for i := range all {
 		all[i].takes, all[i].where = m.ofServer, fmt.Sprintf(`\bdb%d\b`, sickServer)
 	}
 	return all
-}
-
-// run runs statements as root on the sick server; {db} is the sick database.
-func run(statements ...string) func(*matrix) {
-	return func(m *matrix) {
-		m.t.Helper()
-		for _, s := range statements {
-			m.root(strings.ReplaceAll(s, "{db}", m.opts.Layout.Database(sickDatabase)))
-		}
-	}
 }
 
 // root runs a statement as root on the sick server.
@@ -143,30 +118,10 @@ func (m *matrix) root(statement string) {
 	m.orFail(m.databases[sickServer].exec(m.t.Context(), statement))
 }
 
-func (m *matrix) orFail(err error) {
+// moveTo leads all links of the sick server to another one: a restored or new machine at the old address.
+func (m *matrix) moveTo(d *database) {
 	m.t.Helper()
-	if err != nil {
-		m.t.Fatal(err)
-	}
-}
-
-// moveToEmpty leads all links to a server without databases, like a restored or new machine at the old address.
-func (m *matrix) moveToEmpty() {
-	m.t.Helper()
-	m.moveTo(m.other.server.Port())
-}
-
-// moveToForeign leads all links to a server of another cluster, with the same layout and tasks that are due.
-func (m *matrix) moveToForeign() { m.moveTo(m.other.server.Port()) }
-
-func (m *matrix) moveBack() { m.moveTo(m.databases[sickServer].server.Port()) }
-
-// moveTo leads all links of the sick server elsewhere.
-func (m *matrix) moveTo(port int) {
-	m.t.Helper()
-	for _, at := range []*seat{m.seats[0], m.seats[1], m.sweeper, m.harness} {
-		m.orFail(at.servers[sickServer].move(port))
-	}
+	m.orFail(each(m.linksTo(sickServer), func(l *link) error { return l.move(d.server.Port()) }))
 }
 
 // makeForeign gives the other server databases of another cluster, and tasks that are due.
@@ -223,23 +178,15 @@ func (m *matrix) connected() (n int) {
 // disconnect ends all connections of Tocsin's user to the sick server.
 func (m *matrix) disconnect() {
 	m.t.Helper()
-	var ids []int64
-	rows, err := m.databases[sickServer].direct.Query("SELECT id FROM information_schema.processlist WHERE user = 'tocsin'")
+	d := m.databases[sickServer]
+	ids, err := readAll[int64](m.t.Context(), d.direct, d.String(), "SELECT id FROM information_schema.processlist WHERE user = 'tocsin'")
 	m.orFail(err)
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		m.orFail(rows.Scan(&id))
-		ids = append(ids, id)
-	}
-	m.orFail(rows.Err())
 	for _, id := range ids {
-		_, err := m.databases[sickServer].direct.Exec(fmt.Sprintf("KILL %d", id))
+		_, err := d.direct.Exec(fmt.Sprintf("KILL %d", id))
 		var gone *mysql.MySQLError
-		if errors.As(err, &gone) && gone.Number == 1094 { // it has ended meanwhile
-			continue
+		if !errors.As(err, &gone) || gone.Number != 1094 { // it has ended meanwhile
+			m.orFail(err)
 		}
-		m.orFail(err)
 	}
 }
 
@@ -259,7 +206,7 @@ func (m *matrix) unhog() {
 		_ = c.Close()
 	}
 	m.hogs = nil
-	m.root(fmt.Sprintf("SET GLOBAL max_connections = %d", 500))
+	m.root("SET GLOBAL max_connections = 500")
 }
 
 // tlsFiles are the certificates of the sick server, signed by an authority of the test's own.
@@ -322,3 +269,95 @@ func (f tlsFiles) args() []string {
 
 // durable is the server setting without which doctor always complains.
 const durable = "--innodb-flush-log-at-trx-commit=1"
+
+// stableFor is how long nothing may be written before a database counts as closed: longer than the 2 s after which a node reads the
+// layout rows again. A doorbell that says so earlier tells of one connection only.
+const stableFor = 2500 * time.Millisecond
+
+// closing tells which databases take no write while a fault lasts.
+type closing int
+
+const (
+	open    closing = iota
+	noticed         // the sick database, once the running node has noticed
+	foreign         // databases of the other server, from the start
+)
+
+// untouched is the content of databases that must take no write.
+type untouched struct {
+	of    *database
+	names []string
+	was   map[string]string // checksum by table
+}
+
+// closeAtOnce records the databases that the fault closes from its start.
+func (m *matrix) closeAtOnce(f fault) *untouched {
+	m.t.Helper()
+	if f.closed != foreign {
+		return nil
+	}
+	m.startOther()
+	if f.another {
+		m.makeForeign(m.t.Context())
+	}
+	u := &untouched{of: m.other}
+	var err error
+	u.names, err = readAll[string](m.t.Context(), m.other.direct, m.other.String(), "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'chaos%'")
+	m.orFail(err)
+	u.was = m.contents(u)
+	return u
+}
+
+// closeLater records the databases that the fault has closed by now: earlier
+// statements may still end.
+func (m *matrix) closeLater(f fault) *untouched {
+	m.t.Helper()
+	if f.closed != noticed {
+		return nil
+	}
+	u := &untouched{of: m.databases[sickServer], names: []string{m.opts.Layout.Database(sickDatabase)}}
+	m.until(noticeWithin, func() bool {
+		u.was = m.contents(u)
+		m.pause(stableFor)
+		return len(changed(u.was, m.contents(u))) == 0
+	})
+	return u
+}
+
+// stayed expects unchanged content.
+func (m *matrix) stayed(r *matrixRow, all ...*untouched) {
+	m.t.Helper()
+	for _, u := range all {
+		if u == nil {
+			continue
+		}
+		if tables := changed(u.was, m.contents(u)); len(tables) > 0 {
+			r.cells[runningNode].failf("somebody wrote to %s", strings.Join(tables, ", "))
+		}
+	}
+}
+
+// contents returns the current checksums of all tables.
+func (m *matrix) contents(u *untouched) map[string]string {
+	m.t.Helper()
+	all := map[string]string{}
+	for _, name := range u.names {
+		sums, err := u.of.sums(m.t.Context(), name)
+		m.orFail(err)
+		for table, sum := range sums {
+			all[name+"."+table] = sum
+		}
+	}
+	return all
+}
+
+// startOther starts the server that does not belong to the cluster.
+func (m *matrix) startOther() {
+	m.t.Helper()
+	if m.other != nil {
+		return
+	}
+	d, err := startDatabase(m.t.Context(), 2, m.opts.Dir, m.opts.Layout.Prefix, "", m.tls.args())
+	m.orFail(err)
+	m.other = d
+}

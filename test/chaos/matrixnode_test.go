@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tocsinhq/tocsin"
 )
 
 // logLine is the part of a node's log line that the matrix reads.
@@ -132,9 +134,9 @@ func (m *matrix) saidOnce(f fault, actor string, at *seat, seen int64, since tim
 }
 
 // start starts a node. It must take healthy tables, and deliver their tasks.
-func (m *matrix) start(f fault, _ bait) *cell {
+func (m *matrix) start(f fault, _ []tocsin.JobID) *cell {
 	c, at, begin := &cell{}, m.seats[1], time.Now()
-	m.serve(at)
+	m.sit(at)
 	delivered := m.until(startWithin, func() bool { return !at.present().Alive() || m.deliveredBy(at, begin, m.well(f)) })
 	c.does = fmt.Sprintf("delivered after %.1f s", time.Since(begin).Seconds())
 	if owned, err := at.owned(); err == nil {
@@ -175,7 +177,7 @@ func (m *matrix) useAgain(r *matrixRow) {
 		r.cells[startingNode].failf("after SIGTERM: %v", err)
 	}
 	if !m.seats[0].present().Alive() {
-		m.serve(m.seats[0])
+		m.sit(m.seats[0])
 	}
 	m.balance(1)
 	m.addAgain(r, begin)
@@ -208,6 +210,6 @@ func (m *matrix) addAgain(r *matrixRow, begin time.Time) {
 
 // haveAll reports whether all tasks were delivered.
 func (m *matrix) haveAll(drafts []draft) bool {
-	by := m.deliveredSince(drafts[0].entry.Sent)
+	by := m.byTask()
 	return !slices.ContainsFunc(drafts, func(d draft) bool { return len(by[d.entry.JobID]) == 0 })
 }

@@ -34,56 +34,37 @@ const (
 type txn struct {
 	ops  []string
 	back bool          // it is rolled back
-	held time.Duration // how long it stays open behind its last statement
+	held time.Duration // how long it stays open behind its last statement at most
 }
 
 // stage is a step in the life of an order: its transactions run at once.
 type stage struct {
-	after time.Duration // the stage before
+	after time.Duration // the stage before, at most
 	txns  []txn
-}
-
-// recipe is how an order may go, and how often.
-type recipe struct {
-	share int // of a hundred
-	make  func(*rand.Rand) []stage
 }
 
 func commits(ops ...string) txn { return txn{ops: ops} }
 func rollsBack(op string) txn   { return txn{ops: []string{op}, back: true} }
+func opens(t txn) stage         { return stage{0, []txn{t}} }
+func later(t txn) stage         { return stage{laterMost, []txn{t}} }
+func soon(all ...txn) stage     { return stage{soonMost, all} }
 
-func opens(t txn) stage { return stage{txns: []txn{t}} }
-
-// later and soon are a stage some time after the one before.
-func later(r *rand.Rand, all ...txn) stage {
-	return stage{time.Duration(r.Int64N(int64(laterMost))), all}
-}
-
-func soon(r *rand.Rand, all ...txn) stage {
-	return stage{time.Duration(r.Int64N(int64(soonMost))), all}
-}
-
-// recipes are all orders; their shares make a hundred.
-var recipes = []recipe{
-	{55, func(*rand.Rand) []stage { return []stage{opens(commits(opAdd))} }},
-	{2, func(r *rand.Rand) []stage {
-		return []stage{opens(txn{ops: []string{opAdd}, held: time.Duration(r.Int64N(int64(heldMost)))})}
-	}},
-	{8, func(*rand.Rand) []stage { return []stage{opens(rollsBack(opAdd))} }},
-	{4, func(r *rand.Rand) []stage { return []stage{opens(rollsBack(opAdd)), soon(r, commits(opAdd))} }},
-	{10, func(r *rand.Rand) []stage { return []stage{opens(commits(opAdd)), later(r, commits(opCancel))} }},
-	{4, func(r *rand.Rand) []stage { return []stage{opens(commits(opAdd)), later(r, rollsBack(opCancel))} }},
-	{5, func(r *rand.Rand) []stage { return []stage{opens(commits(opAdd)), later(r, commits(opReschedule))} }},
-	{4, func(r *rand.Rand) []stage {
-		return []stage{opens(commits(opAdd)), later(r, commits(opReschedule)), soon(r, commits(opReschedule))}
-	}},
-	{4, func(r *rand.Rand) []stage {
-		return []stage{opens(commits(opAdd)), soon(r, commits(opCancel)), soon(r, commits(opAdd))}
-	}},
-	{2, func(*rand.Rand) []stage { return []stage{opens(commits(opAdd, opCancel, opAdd))} }},
-	{2, func(r *rand.Rand) []stage {
-		return []stage{opens(commits(opAdd)), soon(r, commits(opCancel), commits(opAdd))}
-	}},
+// recipes are how orders may go, and how many of a hundred do.
+var recipes = []struct {
+	share  int
+	stages []stage
+}{
+	{55, []stage{opens(commits(opAdd))}},
+	{2, []stage{opens(txn{ops: []string{opAdd}, held: heldMost})}},
+	{8, []stage{opens(rollsBack(opAdd))}},
+	{4, []stage{opens(rollsBack(opAdd)), soon(commits(opAdd))}},
+	{10, []stage{opens(commits(opAdd)), later(commits(opCancel))}},
+	{4, []stage{opens(commits(opAdd)), later(rollsBack(opCancel))}},
+	{5, []stage{opens(commits(opAdd)), later(commits(opReschedule))}},
+	{4, []stage{opens(commits(opAdd)), later(commits(opReschedule)), soon(commits(opReschedule))}},
+	{4, []stage{opens(commits(opAdd)), soon(commits(opCancel)), soon(commits(opAdd))}},
+	{2, []stage{opens(commits(opAdd, opCancel, opAdd))}},
+	{2, []stage{opens(commits(opAdd)), soon(commits(opCancel), commits(opAdd))}},
 }
 
 // seller runs the services: it opens orders and takes each through its stages.
@@ -91,13 +72,12 @@ type seller struct {
 	site  *Site
 	load  OrderLoad
 	lanes lanes // of orders, by business server
-	rng   *rand.Rand
 }
 
 // Selling does something while services write orders; they end with it.
-func (s *Site) Selling(ctx context.Context, seed uint64, load OrderLoad, do func(context.Context) error) error {
+func (s *Site) Selling(ctx context.Context, load OrderLoad, do func(context.Context) error) error {
 	load.Far = cmp.Or(load.Far, 20*time.Second)
-	p := &seller{site: s, load: load, rng: draws(seed, 0x0de2), lanes: newLanes(len(s.shops), ordersOpen)}
+	p := &seller{site: s, load: load, lanes: newLanes(len(s.shops), ordersOpen)}
 	return beside(ctx, p.run, do)
 }
 
@@ -114,22 +94,16 @@ func (p *seller) run(ctx context.Context) {
 
 // begin opens an order.
 func (p *seller) begin(ctx context.Context) {
-	b := p.site.shops[p.rng.IntN(len(p.site.shops))]
-	kind := []string{plain.Name(), strict.Name(), hook.Name()}[p.rng.IntN(3)]
-	stages := drawStages(p.rng)
+	b := p.site.shops[rand.IntN(len(p.site.shops))]
+	kind := []string{plain.Name(), strict.Name(), hook.Name()}[rand.IntN(3)]
+	var stages []stage
+	for pick, i := rand.IntN(100), 0; pick >= 0; i++ { // their shares make a hundred
+		stages = recipes[i].stages
+		pick -= recipes[i].share
+	}
 	if !p.lanes[b.number].TryGo(func() error { p.sell(ctx, b, kind, stages); return nil }) {
 		p.site.log.dropOrder()
 	}
-}
-
-func drawStages(r *rand.Rand) []stage {
-	pick := r.IntN(100)
-	for _, way := range recipes {
-		if pick -= way.share; pick < 0 {
-			return way.make(r)
-		}
-	}
-	panic("the shares make less than a hundred")
 }
 
 // sell takes an order through its stages. It ends if the first row of the order may not be there: what locks nothing has no
@@ -137,7 +111,7 @@ func drawStages(r *rand.Rand) []stage {
 func (p *seller) sell(ctx context.Context, b *shop, kind string, stages []stage) {
 	o := p.site.log.openOrder(b.number, kind)
 	for _, s := range stages {
-		_ = loop.Wait(ctx, s.after)
+		_ = loop.Wait(ctx, rand.N(s.after+1))
 		var at sync.WaitGroup
 		for _, t := range s.txns {
 			at.Go(func() { p.transact(ctx, b, o, t) })
@@ -151,6 +125,7 @@ func (p *seller) sell(ctx context.Context, b *shop, kind string, stages []stage)
 
 // transact runs one transaction of an order. Its business rows are locked first, and the outbox is written last.
 func (p *seller) transact(ctx context.Context, b *shop, o *order, t txn) {
+	t.held = rand.N(t.held + 1)
 	ctx, cancel := context.WithTimeout(ctx, txWithin+t.held)
 	defer cancel()
 	var ops []*op
@@ -238,12 +213,12 @@ func (p *seller) when(op *op) (tocsin.When, Work) {
 	if op.Kind == opCancel {
 		return tocsin.When{}, Work{}
 	}
-	work := Work{Millis: p.rng.IntN(20)}
-	ahead := time.Duration(p.rng.Int64N(int64(p.load.Far)))
-	if p.rng.Float64() < atOnce {
+	work := Work{Millis: rand.IntN(20)}
+	ahead := rand.N(p.load.Far)
+	if rand.Float64() < atOnce {
 		ahead = 0
 	}
-	if p.rng.IntN(2) == 0 {
+	if rand.IntN(2) == 0 {
 		op.Delay = ahead.Truncate(time.Millisecond)
 		return tocsin.In(op.Delay), work
 	}

@@ -48,12 +48,16 @@ func (b *shop) crowd(t *testing.T) {
 	}
 }
 
-// TestEvidenceOfAKilledServer: the checker waits for a server that was killed, whatever connections have died with it.
+// TestEvidenceOfAKilledServer: the checker waits for a server that was killed, whatever connections have died with it, and names
+// one that does not come back.
 func TestEvidenceOfAKilledServer(t *testing.T) {
 	s, b := aShop(t)
 	b.crowd(t)
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := patientFor(time.Nanosecond, s.left)(t.Context()); err == nil || !strings.Contains(err.Error(), "business server 0") {
+		t.Errorf("the error does not name the server: %v", err)
 	}
 	asked := make(chan struct{})
 	var back errgroup.Group
@@ -123,16 +127,4 @@ func connector(t *testing.T, dsn string, dialed *[]net.Conn) driver.Connector {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// TestEvidenceSaysWho: a server that does not come back is named.
-func TestEvidenceSaysWho(t *testing.T) {
-	s, b := aShop(t)
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := patientFor(time.Nanosecond, s.left)(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "business server 0") {
-		t.Errorf("the error does not name the server: %v", err)
-	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,81 +33,121 @@ func (s *Site) Play(ctx context.Context, steps []Step) error {
 	return g.Wait()
 }
 
+// undo ends a fault.
+type undo = func(context.Context) error
+
 // Do carries out one fault and returns when it has ended.
 func (s *Site) Do(ctx context.Context, step Step) error {
 	defer s.log.begin(step)()
-	if err := s.do(ctx, step); err != nil {
+	end, err := s.do(ctx, step)
+	switch {
+	case err != nil:
+	case step.Fault.target() == ofDatabase:
+		err = s.watchClosed(ctx, step)
+	default:
+		_ = loop.Wait(ctx, step.Length)
+	}
+	if end != nil {
+		err = errors.Join(err, end(context.WithoutCancel(ctx)))
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", step.Fault, err)
 	}
 	return nil
 }
 
-func (s *Site) do(ctx context.Context, step Step) error {
+// do begins a fault, and returns what ends it, after an error too; nil: there is nothing to end.
+func (s *Site) do(ctx context.Context, step Step) (undo, error) {
+	d, at, disk := s.databases[step.Server], s.seats[step.Node], s.opts.server(step.Server).disk
+	fill := strings.NewReplacer("{database}", s.opts.Layout.Database(step.Database), "{cluster}", s.opts.Layout.Prefix).Replace
 	switch step.Fault {
 	case KillNode, FreezeNode, TermNode:
-		return s.harmProcess(ctx, step)
+		return s.harmProcess(ctx, step.Fault, at)
 	case CutEtcd:
-		return onLinks(ctx, step.Length, s.seats[step.Node].etcd, (*link).cut)
+		return onLinks(at.etcd, (*link).cut)
 	case CutNode:
-		return onLinks(ctx, step.Length, s.seats[step.Node].servers[step.Server:step.Server+1], (*link).cut)
+		return onLinks(at.servers[step.Server:step.Server+1], (*link).cut)
 	case CutServer:
-		return onLinks(ctx, step.Length, s.linksTo(step.Server), (*link).cut)
+		return onLinks(s.linksTo(step.Server), (*link).cut)
 	case Reset:
-		return onLinks(ctx, step.Length, s.linksTo(step.Server), (*link).reset)
+		return onLinks(s.linksTo(step.Server), (*link).reset)
 	case SlowServer:
-		return onLinks(ctx, step.Length, s.linksTo(step.Server), func(l *link) error { return l.slow(step.By) })
+		return onLinks(s.linksTo(step.Server), func(l *link) error { return l.slow(step.By) })
 	case KillServer:
-		return restart(ctx, step.Length, s.databases[step.Server])
+		return kill(d)
 	case ReadOnly:
-		return s.databases[step.Server].readOnly(ctx, step.Length)
+		return d.swap(ctx, readOnlySQL, readWriteSQL)
 	case FreezeServer:
-		s.databases[step.Server].freeze(ctx, step.Length)
-		return nil
-	case WrongCluster, NoLayout:
-		return s.wrongDatabase(ctx, step)
+		return freeze(d.server)
+	case FullDisk:
+		return func(context.Context) error { return disk.Free() }, disk.Fill()
+	case WrongCluster:
+		return d.swap(ctx, fill(wrongSQL), fill(rightSQL))
+	case NoLayout:
+		return d.swap(ctx, fill(hideSQL), fill(showSQL))
 	case MoveServer:
-		return s.moveServer(ctx, step)
+		return func(ctx context.Context) error { return s.moveServer(ctx, step.Server) }, d.exec(ctx, readOnlySQL)
 	case LockTable:
-		return s.databaseOf(step.Table).lock(ctx, s.opts.Layout.Table(step.Table), step.Length)
+		return s.databaseOf(step.Table).lock(ctx, s.opts.Layout.Table(step.Table))
 	case StopEtcd:
-		return restart(ctx, step.Length, s.etcd...)
+		return kill(s.etcd...)
+	case FreezeEtcd:
+		return freeze(s.etcd...)
 	case KillMember:
-		return restart(ctx, step.Length, s.etcd[step.Member])
+		return kill(s.etcd[step.Member])
 	case LowSweep:
-		return s.sweepLow(ctx, step.Length)
+		return s.sweepLow()
 	case KillShop:
-		return restart(ctx, step.Length, s.shops[step.Shop])
+		return kill(s.shops[step.Shop])
 	case KillActive, FreezeActive:
 		return s.harmActive(ctx, step)
 	case TwoRelays:
-		return s.relayTwice(ctx, step.Length)
+		return func(context.Context) error { s.spare.kill(); return nil }, s.sit(s.spare)
 	}
-	return errors.New("unknown fault")
+	return nil, errors.New("unknown fault")
 }
 
-// harmProcess kills, freezes or ends a node or relay for a while.
-func (s *Site) harmProcess(ctx context.Context, step Step) error {
-	at := s.seats[step.Node]
+// each does something to all, at once.
+func each[T any](all []T, do func(T) error) error {
+	var g errgroup.Group
+	for _, one := range all {
+		g.Go(func() error { return do(one) })
+	}
+	return g.Wait()
+}
+
+// harmProcess kills, freezes or ends a node or relay. Nothing else harms it until that is undone.
+func (s *Site) harmProcess(ctx context.Context, how Fault, at *seat) (undo, error) {
 	at.harm.Lock()
-	defer at.harm.Unlock()
-	switch step.Fault {
+	var err error
+	end := func(ctx context.Context) error { return s.revive(ctx, at) }
+	switch how {
 	case FreezeNode:
-		if s.opts.Runs {
-			return s.freezeAtClaim(ctx, at, step.Length)
-		}
-		at.freezeUntil(func() { _ = loop.Wait(ctx, step.Length) })
-		return nil
+		end, err = s.freezeNode(ctx, at)
 	case KillNode:
 		at.kill()
 	case TermNode:
 		bound, cancel := context.WithTimeout(ctx, leaveWithin)
 		defer cancel()
-		if err := at.term(bound); err != nil {
+		if at.term(bound) != nil {
 			at.kill() // a server that is away holds it up
 		}
 	}
-	_ = loop.Wait(ctx, step.Length)
-	return s.revive(context.WithoutCancel(ctx), at)
+	return func(ctx context.Context) error { defer at.harm.Unlock(); return end(ctx) }, err
+}
+
+// freezeNode freezes the process in a seat; in a cluster with schedules when a run is admitted to it.
+func (s *Site) freezeNode(ctx context.Context, at *seat) (undo, error) {
+	p := at.present()
+	if p == nil {
+		return func(context.Context) error { return nil }, nil
+	}
+	thaw := func(context.Context) error { p.Signal(syscall.SIGCONT); return nil }
+	if s.opts.Runs {
+		return thaw, s.freezeAtClaim(ctx, at, p)
+	}
+	p.Signal(syscall.SIGSTOP)
+	return thaw, nil
 }
 
 // reviveWithin is how long a process is started again and again: a node does not come up
@@ -153,21 +196,20 @@ type machine interface {
 // restartWithin bounds the start of a server that was killed. A member of etcd serves once most of the others run too.
 const restartWithin = 3 * time.Minute
 
-// restart kills machines and brings them back after a while, also when the run is cut short.
-func restart[M machine](ctx context.Context, down time.Duration, all ...M) error {
-	var g errgroup.Group
-	for _, m := range all {
-		g.Go(func() error {
-			if err := m.Kill(); err != nil {
-				return err
-			}
-			_ = loop.Wait(ctx, down)
-			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), restartWithin)
-			defer cancel()
-			return m.Restart(within)
-		})
-	}
-	return g.Wait()
+// kill kills machines.
+func kill[M machine](all ...M) (undo, error) {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, restartWithin)
+		defer cancel()
+		return each(all, func(m M) error { return m.Restart(ctx) })
+	}, each(all, func(m M) error { return m.Kill() })
+}
+
+// freeze stops servers where they are. Connections stay open, and the kernel accepts new ones.
+func freeze[S interface{ Signal(syscall.Signal) error }](all ...S) (undo, error) {
+	return func(context.Context) error {
+		return each(all, func(s S) error { return s.Signal(syscall.SIGCONT) })
+	}, each(all, func(s S) error { return s.Signal(syscall.SIGSTOP) })
 }
 
 // linksTo are the links of all processes to one server.
@@ -178,59 +220,98 @@ func (s *Site) linksTo(server int) (all []*link) {
 	return all
 }
 
-// onLinks harms links for a while.
-func onLinks(ctx context.Context, length time.Duration, all []*link, harm func(*link) error) error {
-	var g errgroup.Group
-	for _, l := range all {
-		g.Go(func() error {
-			if err := l.begin(harm); err != nil {
-				return err
-			}
-			_ = loop.Wait(ctx, length)
-			return l.end()
-		})
-	}
-	return g.Wait()
+// onLinks harms links.
+func onLinks(all []*link, harm func(*link) error) (undo, error) {
+	return func(context.Context) error { return each(all, (*link).end) }, each(all, func(l *link) error { return l.begin(harm) })
 }
 
-// moveServer makes a server refuse writes, as a demoted primary does, and after a
-// while sends everybody to a replacement that holds the same rows.
-func (s *Site) moveServer(ctx context.Context, step Step) error {
-	d := s.databases[step.Server]
-	if err := d.exec(ctx, readOnlySQL); err != nil {
+// moveServer sends everybody to a replacement of a server that holds the same rows, as after the primary was demoted.
+func (s *Site) moveServer(ctx context.Context, server int) error {
+	d := s.databases[server]
+	if err := d.replace(ctx); err != nil {
 		return err
 	}
-	_ = loop.Wait(ctx, step.Length)
-	if err := d.replace(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
-	for _, l := range s.linksTo(step.Server) {
-		if err := l.move(d.server.Port()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return each(s.linksTo(server), func(l *link) error { return l.move(d.server.Port()) })
 }
 
 // sweepLow runs a sweeper that takes whatever is due, in the sweeper's seat. The one
 // that sits there, and it itself at the end, are killed: their claims run out.
-func (s *Site) sweepLow(ctx context.Context, length time.Duration) error {
-	grace := s.sweeper.role.Grace
-	s.killSweeper()
-	s.sweeper.role.Grace = -1
-	if err := s.sit(s.sweeper); err != nil {
-		return err
+func (s *Site) sweepLow() (undo, error) {
+	usual := s.sweeper.role.Grace
+	end := func(grace time.Duration) {
+		defer s.log.begin(Step{Fault: KillSweep})()
+		s.sweeper.kill()
+		s.sweeper.role.Grace = grace
 	}
-	_ = loop.Wait(ctx, length)
-	s.killSweeper()
-	s.sweeper.role.Grace = grace
-	if !s.opts.Sweeper {
-		return nil
-	}
-	return s.sit(s.sweeper)
+	end(-1)
+	return func(context.Context) error {
+		if end(usual); !s.opts.Sweeper {
+			return nil
+		}
+		return s.sit(s.sweeper)
+	}, s.sit(s.sweeper)
 }
 
-func (s *Site) killSweeper() {
-	defer s.log.begin(Step{Fault: KillSweep})()
-	s.sweeper.kill()
+// closedAfter is how long a database that turned wrong may still be written to, over
+// connections that had found it right: two looks at it, plus statements on their way.
+const closedAfter = 4 * time.Second
+
+// watchClosed waits for the length of a fault that makes a database wrong. It compares the tables at its end with
+// the tables as they were once every process should know of the fault.
+func (s *Site) watchClosed(ctx context.Context, step Step) error {
+	d, name := s.databases[step.Server], s.opts.Layout.Database(step.Database)
+	begin := time.Now()
+	if loop.Wait(ctx, closedAfter) != nil {
+		return nil
+	}
+	from := time.Now()
+	before, err := d.sums(ctx, name)
+	if err != nil {
+		return err
+	}
+	if loop.WaitUntil(ctx, begin.Add(step.Length)) != nil {
+		return nil
+	}
+	after, err := d.sums(ctx, name)
+	if err != nil {
+		return err
+	}
+	if tables := changed(before, after); len(tables) > 0 {
+		s.log.intrude(incident{Step: step, tables: tables, from: from, to: time.Now()})
+	}
+	return nil
+}
+
+// sums returns the checksums of all tables of a database.
+func (d *database) sums(ctx context.Context, name string) (map[string]string, error) {
+	tables, err := readAll[string](ctx, d.direct, d.String(), tablesSQL, name)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, table := range tables {
+		var full, sum string
+		query := strings.NewReplacer("{database}", name, "{table}", table).Replace(sumSQL)
+		if err := d.direct.QueryRowContext(ctx, query).Scan(&full, &sum); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", d, query, err)
+		}
+		all[table] = sum
+	}
+	return all, nil
+}
+
+// changed names the tables that differ, are new, or are gone.
+func changed(before, after map[string]string) (tables []string) {
+	for table := range after {
+		if before[table] != after[table] {
+			tables = append(tables, table)
+		}
+	}
+	for table := range before {
+		if _, there := after[table]; !there {
+			tables = append(tables, table)
+		}
+	}
+	slices.Sort(tables)
+	return slices.Compact(tables)
 }

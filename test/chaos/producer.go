@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -49,12 +50,11 @@ type producer struct {
 	direct []*sql.DB // for transactions of its own, by server
 	lanes  lanes     // of adds, by server
 	change errgroup.Group
-	rng    *rand.Rand
 }
 
 // Under does something while a producer adds tasks; the producer ends with it.
-func (s *Site) Under(ctx context.Context, seed uint64, load Load, do func(context.Context) error) error {
-	p := &producer{site: s, load: load.withDefaults(), rng: draws(seed, 0xadd), lanes: newLanes(s.opts.Servers, inFlight)}
+func (s *Site) Under(ctx context.Context, load Load, do func(context.Context) error) error {
+	p := &producer{site: s, load: load.withDefaults(), lanes: newLanes(s.opts.Servers, inFlight)}
 	p.change.SetLimit(changing)
 	defer p.close()
 	for _, server := range s.tables(s.harness).Servers {
@@ -105,10 +105,13 @@ func (p *producer) round(ctx context.Context, n int) {
 
 // add adds tasks of one server, the first of them in a transaction, and changes some.
 func (p *producer) add(ctx context.Context, server int, drafts []draft) {
-	p.addTx(ctx, server, drafts[0])
+	first := drafts[0].entry
+	first.Sent = time.Now()
+	first.Word = p.inTx(ctx, p.direct[server], drafts[0])
+	first.Back = time.Now()
 	p.site.addAll(ctx, drafts[1:])
 	for _, d := range drafts {
-		if d.entry.Word == acknowledged && p.rng.Float64() < p.load.Changes {
+		if d.entry.Word == acknowledged && rand.Float64() < p.load.Changes {
 			p.change.TryGo(func() error { p.alter(ctx, d.entry); return nil })
 		}
 	}
@@ -116,11 +119,11 @@ func (p *producer) add(ctx context.Context, server int, drafts []draft) {
 
 // draw makes an entry and the task for it.
 func (p *producer) draw() draft {
-	due := time.Now().Add(p.load.Near + time.Duration(p.rng.Int64N(int64(p.load.Far-p.load.Near)+1)))
-	kind := p.load.Types[p.rng.IntN(len(p.load.Types))]
-	work := Work{Millis: p.rng.IntN(p.load.Work + 1)}
-	if p.load.Fails && p.rng.IntN(10) == 0 {
-		work.Fail = 1 + p.rng.IntN(2)
+	due := time.Now().Add(p.load.Near + rand.N(p.load.Far-p.load.Near+1))
+	kind := p.load.Types[rand.IntN(len(p.load.Types))]
+	work := Work{Millis: rand.IntN(p.load.Work + 1)}
+	if p.load.Fails && rand.IntN(10) == 0 {
+		work.Fail = 1 + rand.IntN(2)
 	}
 	return p.site.log.newTask(kind, due, work)
 }
@@ -150,13 +153,7 @@ func (s *Site) addAll(ctx context.Context, drafts []draft) {
 	}
 }
 
-// addTx adds one task in a transaction, one in ten of which is rolled back.
-func (p *producer) addTx(ctx context.Context, server int, d draft) {
-	d.entry.Sent = time.Now()
-	d.entry.Word = p.inTx(ctx, p.direct[server], d)
-	d.entry.Back = time.Now()
-}
-
+// inTx adds one task in a transaction, one in ten of which is rolled back.
 func (p *producer) inTx(ctx context.Context, db *sql.DB, d draft) word {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -168,7 +165,7 @@ func (p *producer) inTx(ctx context.Context, db *sql.DB, d draft) word {
 	case err != nil:
 		_ = tx.Rollback()
 		return refusedWord
-	case p.rng.Float64() < 0.1:
+	case rand.Float64() < 0.1:
 		_ = tx.Rollback()
 		return rolledBack
 	case tx.Commit() != nil:
@@ -180,13 +177,13 @@ func (p *producer) inTx(ctx context.Context, db *sql.DB, d draft) word {
 // alter cancels or reschedules a task, half of them when a node may just have
 // loaded it.
 func (p *producer) alter(ctx context.Context, e *entry) {
-	if p.rng.IntN(2) == 0 {
-		after := time.Duration(p.rng.Int64N(int64(120*time.Millisecond))) - 20*time.Millisecond
+	if rand.IntN(2) == 0 {
+		after := rand.N(120*time.Millisecond) - 20*time.Millisecond
 		if left := time.Until(e.Due) + after; left < 2*time.Second {
 			_ = loop.Wait(ctx, left)
 		}
 	}
-	kind := []string{opCancel, opReschedule}[p.rng.IntN(2)]
+	kind := []string{opCancel, opReschedule}[rand.IntN(2)]
 	p.site.ask(ctx, e, op{Kind: kind, Due: time.Now().Add(p.load.Far).Truncate(time.Millisecond)})
 }
 
@@ -201,4 +198,51 @@ func (s *Site) ask(ctx context.Context, e *entry, o op) {
 	}
 	o.answered(err)
 	e.Change = &o
+}
+
+// tick is the pace of all loads.
+const tick = 50 * time.Millisecond
+
+// beside does something while work goes on, which ends with it.
+func beside(ctx context.Context, work func(context.Context), do func(context.Context) error) error {
+	working, end := context.WithCancel(ctx)
+	var worked sync.WaitGroup
+	worked.Go(func() { work(working) })
+	defer worked.Wait()
+	defer end()
+	return do(ctx)
+}
+
+// atRate calls do each tick until ctx ends, with how many are due by then.
+func atRate(ctx context.Context, rate float64, do func(n int)) {
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	for due := 0.0; ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-ticks.C:
+			due += rate * tick.Seconds()
+			do(int(due))
+			due -= float64(int(due))
+		}
+	}
+}
+
+// lanes are what a load does side by side, by server.
+type lanes []*errgroup.Group
+
+// newLanes makes n lanes. Each does at most limit things at once.
+func newLanes(n, limit int) (all lanes) {
+	for range n {
+		lane := new(errgroup.Group)
+		lane.SetLimit(limit)
+		all = append(all, lane)
+	}
+	return all
+}
+
+func (l lanes) wait() {
+	for _, lane := range l {
+		_ = lane.Wait()
+	}
 }

@@ -115,11 +115,7 @@ func spoil(to http.ResponseWriter, req *http.Request, drip bool) {
 func parseCallback(req *http.Request) (record, Work, error) {
 	var c callback
 	var work Work
-	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
-	if err != nil {
-		return record{}, work, err
-	}
-	if err := json.Unmarshal(body, &c); err != nil {
+	if err := json.NewDecoder(io.LimitReader(req.Body, 1<<20)).Decode(&c); err != nil {
 		return record{}, work, err
 	}
 	if err := json.Unmarshal([]byte(c.Data.Payload), &work); err != nil {

@@ -114,40 +114,24 @@ func (at *seat) tookLock(outbox string) (last time.Time) {
 	return last
 }
 
-// harmActive kills the process whose relay is active, or freezes it until another is active.
-func (s *Site) harmActive(ctx context.Context, step Step) error {
+// harmActive kills the process whose relay is active, or freezes it until another one is, which takes longer on a busy machine.
+func (s *Site) harmActive(ctx context.Context, step Step) (undo, error) {
 	at := s.active(ctx, step.Shop)
 	if at == nil {
-		return errors.New("no relay is active")
+		return nil, errors.New("no relay is active")
 	}
 	harm := Step{Fault: KillNode, Node: slices.Index(s.seats, at), Length: step.Length}
-	if step.Fault == KillActive {
-		return s.Do(ctx, harm)
+	if step.Fault == FreezeActive {
+		harm.Fault = FreezeNode
 	}
-	harm.Fault = FreezeNode
-	defer s.log.begin(harm)()
-	at.harm.Lock()
-	defer at.harm.Unlock()
-	at.freezeUntil(func() { s.relayMoves(ctx, step, at) })
-	return nil
-}
-
-// relayMoves returns when another relay than the one in the seat is active, but not before the step's time. On a busy machine that takes
-// longer.
-func (s *Site) relayMoves(ctx context.Context, step Step, from *seat) {
-	_ = loop.Wait(ctx, step.Length)
-	bounded, cancel := context.WithTimeout(ctx, activeWithin)
-	defer cancel()
-	for s.active(bounded, step.Shop) == from && loop.Wait(bounded, 50*time.Millisecond) == nil {
-	}
-}
-
-// relayTwice has all outboxes relayed by one more process, which asks for no lock, for a while; then it is killed.
-func (s *Site) relayTwice(ctx context.Context, length time.Duration) error {
-	if err := s.sit(s.spare); err != nil {
-		return err
-	}
-	_ = loop.Wait(ctx, length)
-	s.spare.kill()
-	return nil
+	noted := s.log.begin(harm)
+	end, err := s.harmProcess(ctx, harm.Fault, at)
+	return func(late context.Context) error {
+		defer noted()
+		bounded, cancel := context.WithTimeout(ctx, activeWithin)
+		defer cancel()
+		for step.Fault == FreezeActive && s.active(bounded, step.Shop) == at && loop.Wait(bounded, 50*time.Millisecond) == nil {
+		}
+		return end(late)
+	}, err
 }

@@ -75,8 +75,6 @@ var timeLines = []string{
 	timeCalm, timeTroubled, timeMoved, timeMoved + besideTwice, timeMoved + besideFaults, timeAtOnce, timeAtOnce + besideTwice, timeAtOnce + besideFaults, timeWaits,
 }
 
-func newReport() *Report { return &Report{Counts: map[string]Count{}, Times: map[string]Lateness{}} }
-
 // count adds one to a line.
 func (r *Report) count(line, what string) { r.add(line, what, 1) }
 
@@ -94,14 +92,6 @@ func (r *Report) breach(promise, trace string) {
 	r.Breaches = append(r.Breaches, Breach{promise, trace})
 }
 
-// Sum is how often a line's things happened together.
-func (r *Report) Sum(line string) (n int) {
-	for _, c := range r.Counts[line] {
-		n += c
-	}
-	return n
-}
-
 // Lost counts the tasks that were acknowledged and are not as they should be.
 func (r *Report) Lost() (n int) {
 	for _, b := range r.Breaches {
@@ -113,7 +103,12 @@ func (r *Report) Lost() (n int) {
 }
 
 // Seconds is the number of second deliveries.
-func (r *Report) Seconds() int { return r.Sum(lineAgain) }
+func (r *Report) Seconds() (n int) {
+	for _, c := range r.Counts[lineAgain] {
+		n += c
+	}
+	return n
+}
 
 // Lateness is delivery start minus due time, of first attempts, in order after the
 // check.

@@ -15,10 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/internal/loop"
+	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // roleEnv holds the role of a process, as JSON.
@@ -65,14 +68,6 @@ func (t Timing) withDefaults() Timing {
 		t.Drain = 10 * time.Second
 	}
 	return t
-}
-
-func (r role) encode() string {
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // plain fields only
-	}
-	return string(text)
 }
 
 // RunRole makes this process what its environment says, and exits; it returns at
@@ -165,6 +160,25 @@ func (r role) sweep(ctx context.Context, s *node.Sweeper) error {
 			fmt.Fprintf(os.Stderr, "%s swept: %s\n", time.Now().Format(clockForm), result)
 		}
 		_ = loop.Wait(ctx, r.Pause)
+	}
+	return nil
+}
+
+// purge deletes finished rows until ctx ends. What a round could not do, the next one may.
+func (r role) purge(ctx context.Context) (err error) {
+	tables, err := store.Connect(ctx, r.Tables)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tables.Close()) }()
+	p := upkeep.NewPurger(upkeep.PurgeConfig{
+		Store:    tables,
+		Policies: func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, r.Tables) },
+	})
+	for loop.Wait(ctx, r.Pause) == nil {
+		if _, err := p.Purge(ctx); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "purge: %v\n", err)
+		}
 	}
 	return nil
 }

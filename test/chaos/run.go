@@ -7,8 +7,6 @@ import (
 	"io"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
@@ -60,7 +58,8 @@ func (s *Site) run(ctx context.Context, cfg Config, steps []Step) (*Report, erro
 	}
 	broke := s.loaded(ctx, cfg, func(ctx context.Context) error {
 		play := func(ctx context.Context) error {
-			return errors.Join(s.Play(ctx, steps), loop.Wait(ctx, cfg.Length-lengthOf(steps)))
+			begin := time.Now()
+			return errors.Join(s.Play(ctx, steps), loop.WaitUntil(ctx, begin.Add(cfg.Length)))
 		}
 		if cfg.Runs { // triggers see the final states of runs
 			return play(ctx)
@@ -82,20 +81,12 @@ func (s *Site) loaded(ctx context.Context, cfg Config, do func(context.Context) 
 	if s.keeper != nil {
 		return beside(ctx, s.keeper.run, do)
 	}
-	return s.Under(ctx, cfg.Seed, cfg.Load, func(ctx context.Context) error {
+	return s.Under(ctx, cfg.Load, func(ctx context.Context) error {
 		if len(s.shops) == 0 {
 			return do(ctx)
 		}
-		return s.Selling(ctx, cfg.Seed, cfg.Orders, do)
+		return s.Selling(ctx, cfg.Orders, do)
 	})
-}
-
-// lengthOf is when the last fault ends.
-func lengthOf(steps []Step) (end time.Duration) {
-	for _, s := range steps {
-		end = max(end, s.At+s.Length)
-	}
-	return end
 }
 
 // glance notes final states now and then, so that the check sees whether one
@@ -219,9 +210,5 @@ func untilNone(ctx context.Context, count func(context.Context) (int, error), wi
 func (s *Site) leaveAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
-	var g errgroup.Group
-	for _, at := range s.everybody() {
-		g.Go(func() error { return at.term(ctx) })
-	}
-	return g.Wait()
+	return each(s.everybody(), func(at *seat) error { return at.term(ctx) })
 }

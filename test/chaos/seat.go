@@ -2,7 +2,10 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -24,21 +27,21 @@ type seat struct {
 	mu   sync.Mutex
 	past int                // processes so far
 	log  string             // of the present one
-	page string             // its status page; "": it has none
+	page string             // where the real program shows its status page; "": nowhere
 	proc *devserver.Process // nil: empty
 }
 
 // openLinks makes the seat's links to all servers and to etcd.
 func (s *Site) openLinks(at *seat) error {
 	for _, d := range s.databases {
-		l, err := s.links.open(fmt.Sprintf("%s-db%d", at.name, d.number), d.server.Port())
+		l, err := openLink(s.proxies, fmt.Sprintf("%s-db%d", at.name, d.number), d.server.Port())
 		if err != nil {
 			return err
 		}
 		at.servers = append(at.servers, l)
 	}
 	for i, e := range s.etcd {
-		l, err := s.links.open(fmt.Sprintf("%s-etcd%d", at.name, i), e.Port())
+		l, err := openLink(s.proxies, fmt.Sprintf("%s-etcd%d", at.name, i), e.Port())
 		if err != nil {
 			return err
 		}
@@ -50,7 +53,7 @@ func (s *Site) openLinks(at *seat) error {
 // endpoints is etcd as the seat reaches it.
 func (at *seat) endpoints() (all []string) {
 	for _, l := range at.etcd {
-		all = append(all, l.address())
+		all = append(all, l.address)
 	}
 	return all
 }
@@ -73,11 +76,35 @@ func (s *Site) sit(at *seat) error {
 	r.Tables, r.Etcd, r.Ownership, r.Timing = s.tables(at), at.endpoints(), s.opts.ownership(), s.opts.Timing
 	r.Journal = filepath.Join(s.opts.Dir, r.Name+journalSuffix)
 	at.log = filepath.Join(s.opts.Dir, r.Name+".log")
-	proc, err := spawn(r, at.log)
-	if err == nil {
-		at.proc = proc
+	cmd, err := self(r)
+	if s.opts.serve != nil {
+		cmd, err = s.opts.serve(at), nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(at.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // the child has its own
+	cmd.Stdout, cmd.Stderr = log, log
+	if at.proc, err = devserver.Launch(cmd); err != nil {
+		return fmt.Errorf("start %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// self is this program in a role.
+func self(r role) (*exec.Cmd, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(r)
+	cmd := exec.Command(path)
+	cmd.Env = append(os.Environ(), roleEnv+"="+string(text), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	return cmd, err
 }
 
 // guard starts a node again each time that it ends by itself, until ctx ends.
@@ -138,17 +165,6 @@ func (at *seat) leave(ctx context.Context) error {
 	err := at.term(ctx)
 	at.kill()
 	return err
-}
-
-// freezeUntil stops the process until something has happened.
-func (at *seat) freezeUntil(happens func()) {
-	p := at.present()
-	if p == nil {
-		return
-	}
-	p.Signal(syscall.SIGSTOP)
-	defer p.Signal(syscall.SIGCONT)
-	happens()
 }
 
 // close ends the seat's links.

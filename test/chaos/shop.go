@@ -36,12 +36,24 @@ func (b *shop) String() string { return fmt.Sprintf("business server %d", b.numb
 const shopConns = 24
 
 // startShop starts a business server and makes its tables. The last of several is PostgreSQL.
-func (s *Site) startShop(ctx context.Context, number int) (*shop, error) {
-	b := &shop{number: number}
-	if err := s.launchShop(ctx, b); err != nil {
-		return b, err
+func (s *Site) startShop(ctx context.Context, number int) (b *shop, err error) {
+	b = &shop{number: number}
+	if n := s.opts.Shops; n > 1 && number == n-1 {
+		if b.postgres, err = devserver.StartPostgreSQL(ctx); err != nil {
+			return b, err
+		}
+		b.machine = b.postgres
+		b.db, err = sql.Open("pgx", b.postgres.URL("postgres"))
+	} else {
+		if b.mysql, err = startDatabase(ctx, s.opts.Servers+number, s.opts.Dir, "shop", devserver.Product(s.opts.Product), nil); err != nil {
+			return b, err
+		}
+		b.machine = b.mysql
+		if err = b.mysql.exec(ctx, makeShopSQL); err == nil {
+			b.db, err = openQuiet(b.dsn() + "shop_0?interpolateParams=true")
+		}
 	}
-	if err := b.open(); err != nil {
+	if err != nil {
 		return b, err
 	}
 	b.db.SetMaxOpenConns(shopConns)
@@ -61,29 +73,6 @@ func (s *Site) startShop(ctx context.Context, number int) (*shop, error) {
 	defer session.Close()
 	b.identity = session.Identity
 	return b, nil
-}
-
-func (s *Site) launchShop(ctx context.Context, b *shop) (err error) {
-	if n := s.opts.Shops; n > 1 && b.number == n-1 {
-		b.postgres, err = devserver.StartPostgreSQL(ctx)
-		b.machine = b.postgres
-		return err
-	}
-	b.mysql, err = startDatabase(ctx, s.opts.Servers+b.number, s.opts.Dir, "shop", devserver.Product(s.opts.Product), nil)
-	b.machine = b.mysql
-	return err
-}
-
-func (b *shop) open() (err error) {
-	if b.postgres != nil {
-		b.db, err = sql.Open("pgx", b.postgres.URL("postgres"))
-		return err
-	}
-	if err := b.mysql.exec(context.Background(), makeShopSQL); err != nil {
-		return err
-	}
-	b.db, err = openQuiet(b.dsn() + "shop_0?interpolateParams=true")
-	return err
 }
 
 func (b *shop) dsn() string { return fmt.Sprintf("tocsin@tcp(%s)/", b.mysql.server.Endpoint()) }

@@ -13,18 +13,11 @@ import (
 // span is a part of a scenario's time.
 type span struct{ from, to time.Time }
 
-// lateness gives that of the first deliveries whose due time lies in the span and
-// whose table counts, in order.
-func (s *scenario) lateness(in span, counts func(table int) bool) Lateness {
+// lateness gives that of the first deliveries that count and whose due time lies in the span, in order.
+func (s *scenario) lateness(in span, counts func(delivery) bool) (late Lateness) {
 	s.t.Helper()
-	var late Lateness
-	seen := map[tocsin.JobID]bool{}
-	for _, d := range s.all() {
-		if seen[d.JobID] || d.Due.IsZero() {
-			continue
-		}
-		seen[d.JobID] = true
-		if d.Version == 0 && d.Attempts == 0 && d.Due.After(in.from) && d.Due.Before(in.to) && counts(d.JobID.Table()) {
+	for _, of := range s.byTask() {
+		if d := of[0]; d.Version == 0 && d.Attempts == 0 && d.Due.After(in.from) && d.Due.Before(in.to) && counts(d) {
 			late = append(late, d.At.Sub(d.Due))
 		}
 	}
@@ -67,7 +60,7 @@ func TestOneSickServerDelaysNoOther(t *testing.T) {
 	}
 	sick.to = time.Now()
 	s.pause(time.Until(start.Add(95 * time.Second)))
-	others := func(table int) bool { return s.databaseOf(table) != s.databases[0] }
+	others := func(d delivery) bool { return s.databaseOf(d.JobID.Table()) != s.databases[0] }
 	report := s.verdict()
 	s.compare("the three other servers", s.lateness(span{start, sick.from}, others), s.lateness(sick, others))
 	if inHand := 3 * 3 * 64; report.Seconds() > inHand {
@@ -93,12 +86,14 @@ func TestSickTablesDelayThemselvesOnly(t *testing.T) {
 		f()
 	}
 	s.pause(time.Until(start.Add(95 * time.Second)))
-	well := func(table int) bool { return !slices.Contains([]int{locked, gone, cancelling, refusing}, table) }
+	well := func(d delivery) bool {
+		return !slices.Contains([]int{locked, gone, cancelling, refusing}, d.JobID.Table())
+	}
 	calm := s.lateness(span{start, sick.from}, well)
 	s.compare("tables without a fault", calm, s.lateness(sick, well))
 	t.Logf("the table with the open cancel, which it may delay: p99 %s",
-		s.lateness(sick, func(n int) bool { return n == cancelling }).Quantile(0.99))
-	s.compare("the table with the refused row", calm, s.lateness(sick, func(n int) bool { return n == refusing }))
+		s.lateness(sick, func(d delivery) bool { return d.JobID.Table() == cancelling }).Quantile(0.99))
+	s.compare("the table with the refused row", calm, s.lateness(sick, func(d delivery) bool { return d.JobID.Table() == refusing }))
 	s.verdict()
 }
 

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
@@ -35,7 +39,6 @@ type Options struct {
 	Sweeper bool          // a sweeper runs beside the nodes all the time
 	OneName bool          // nodes keep their seat's name when they start again, as those of a host do
 	Shops   int           // business servers with an outbox; the last of several is PostgreSQL. All nodes relay them
-	Relays  int           // processes that only relay; 0: 1, if there are outboxes
 	Purged  bool          // final rows may go: the check takes them as they were last seen
 	Runs    bool          // the tables of schedules' runs are watched, finished ones are purged, and there are biz types of runs
 	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
@@ -43,13 +46,17 @@ type Options struct {
 	Timeout     time.Duration // of deliveries to handlers, but of runs; 0: deliveryTimeout
 	HookTimeout time.Duration // of callbacks; 0: deliveryTimeout
 
-	servers []serverOptions // by number; those that are left out are plain
+	servers  []serverOptions       // by number; those that are left out are plain
+	serve    func(*seat) *exec.Cmd // the program of each node; nil: this one, in a role
+	policies []biztype.Policy      // nil: those of handlers and receiver
+	direct   bool                  // processes reach all servers without proxies: no link can be harmed
 }
 
 // serverOptions are what a scenario wants of one server.
 type serverOptions struct {
-	args   []string // of the server
-	params string   // of the DSNs that lead to it: "tls=true"
+	args   []string             // of the server
+	params string               // of the DSNs that lead to it: "tls=true"
+	disk   *devserver.SmallDisk // of its binary log; nil: it has none
 }
 
 // server returns the options of a server.
@@ -72,9 +79,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Etcd == 0 {
 		o.Etcd = 1
-	}
-	if o.Relays == 0 && o.Shops > 0 {
-		o.Relays = 1
 	}
 	if o.Timing == (Timing{}) {
 		o.Timing = Timing{Lease: 4 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
@@ -108,11 +112,11 @@ func (o Options) serverOf(table int) int { return o.Layout.DatabaseOf(table) % o
 type Site struct {
 	opts      Options
 	log       *evidence
-	links     links
+	proxies   *toxiproxy.ApiServer // of all links, without its API
 	databases []*database
 	etcd      []*devserver.Etcd
 	receiver  *receiver
-	seats     []*seat // of nodes, then of processes that only relay
+	seats     []*seat // of nodes, then of a process that only relays
 	sweeper   *seat
 	purger    *seat // nil: nothing is purged
 	harness   *seat // the links of this process
@@ -130,7 +134,10 @@ func Start(ctx context.Context, opts Options) (*Site, error) {
 		return nil, errors.New("chaos: only Linux can freeze processes and end them with their parent")
 	}
 	opts = opts.withDefaults()
-	s := &Site{opts: opts, links: newLinks(), log: newEvidence(opts)}
+	s := &Site{opts: opts, log: newEvidence(opts)}
+	if !opts.direct {
+		s.proxies = toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	}
 	for _, step := range []func(context.Context) error{s.startServers, s.startShops, s.openSeats, s.makeSchema, s.openShops, s.startNodes, s.startRelays} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Stop())
@@ -144,7 +151,8 @@ func (s *Site) startServers(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range s.opts.Servers {
-		d, err := startDatabase(ctx, i, s.opts.Dir, s.opts.Layout.Prefix, devserver.Product(s.opts.Product), s.opts.server(i).args)
+		o := s.opts.server(i)
+		d, err := startDatabase(ctx, i, s.opts.Dir, s.opts.Layout.Prefix, devserver.Product(s.opts.Product), slices.Concat(o.args, o.disk.Args()))
 		if err != nil {
 			return err
 		}
@@ -173,15 +181,13 @@ func (s *Site) openSeats(context.Context) error {
 		}
 		s.seats = append(s.seats, at)
 	}
-	for i := range s.opts.Relays {
-		s.seats = append(s.seats, &seat{name: fmt.Sprintf("r%d", i+1), role: role{Kind: roleRelay}})
-	}
 	s.harness = &seat{name: "harness"}
 	s.sweeper = &seat{name: "sweeper", role: role{Kind: roleSweep, Grace: s.opts.Timing.Grace, Pause: 200 * time.Millisecond}}
 	if s.opts.Runs {
 		s.purger = &seat{name: "purger", role: role{Kind: rolePurge, Pause: 500 * time.Millisecond}}
 	}
 	if s.opts.Shops > 0 {
+		s.seats = append(s.seats, &seat{name: "r1", role: role{Kind: roleRelay}})
 		s.spare = &seat{name: "spare", role: role{Kind: roleSpare}}
 	}
 	for _, at := range s.everybody() {
@@ -202,9 +208,12 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 	if _, err := ddl.Apply(ctx, direct, ddl.Options{Cluster: direct.Cluster, Ownership: s.opts.ownership(), SweepGrace: s.opts.Timing.Grace}); err != nil {
 		return err
 	}
-	all := policies(s.receiver.url())
-	for i, p := range all[:3] { // plain, strict and hook
-		all[i].Timeout = biztype.Duration(s.opts.timeout(p.Webhook != nil))
+	all := s.opts.policies
+	if all == nil {
+		all = policies(s.receiver.url())
+		for i, p := range all[:3] { // plain, strict and hook
+			all[i].Timeout = biztype.Duration(s.opts.timeout(p.Webhook != nil))
+		}
 	}
 	if s.opts.Runs {
 		all = append(all, runPolicies(all)...)
@@ -242,7 +251,7 @@ func (s *Site) startNodes(ctx context.Context) error {
 func (s *Site) tables(at *seat) tocsin.Config {
 	cfg := tocsin.Config{Layout: s.opts.Layout, Cluster: s.opts.Layout.Prefix}
 	for i := range s.databases {
-		dsn := fmt.Sprintf("tocsin@tcp(%s)/?%s", at.servers[i].address(), s.opts.server(i).params)
+		dsn := fmt.Sprintf("tocsin@tcp(%s)/?%s", at.servers[i].address, s.opts.server(i).params)
 		server := tocsin.Server{Name: fmt.Sprintf("db%d", i), DSN: strings.TrimSuffix(dsn, "?"), MaxConns: 24}
 		for db := range s.opts.Layout.Databases {
 			if db%len(s.databases) == i {

@@ -15,7 +15,7 @@ const (
 	readWriteSQL = `SET GLOBAL read_only = 0`
 
 	// wrongSQL gives a database the layout row of another cluster; rightSQL gives it its own. {cluster} is that.
-	wrongSQL = "UPDATE `{database}`.layout SET cluster_id = 'another'"
+	wrongSQL = "UPDATE `{database}`.layout SET cluster_id = 'other'"
 	rightSQL = "UPDATE `{database}`.layout SET cluster_id = '{cluster}'"
 
 	// hideSQL takes the layout row away with its table; showSQL brings it back.

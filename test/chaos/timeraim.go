@@ -11,6 +11,7 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2/toxics"
 
+	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
@@ -84,14 +85,9 @@ func (w *aimWatch) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// freezeAtClaim freezes the process in a seat for a while, at the moment at which a run is admitted to it, or 2 s later.
-func (s *Site) freezeAtClaim(ctx context.Context, at *seat, during time.Duration) error {
-	p := at.present()
-	if p == nil {
-		return nil
-	}
+// freezeAtClaim freezes the process in a seat at the moment at which a run is admitted to it, or 2 s later.
+func (s *Site) freezeAtClaim(ctx context.Context, at *seat, p *devserver.Process) error {
 	a := &aim{freeze: func() { p.Signal(syscall.SIGSTOP); _ = loop.Wait(ctx, stopping) }, frozen: make(chan struct{})}
-	defer p.Signal(syscall.SIGCONT)
 	for _, l := range at.servers {
 		if err := l.watch(a); err != nil {
 			return err
@@ -110,7 +106,6 @@ func (s *Site) freezeAtClaim(ctx context.Context, at *seat, during time.Duration
 			return err
 		}
 	}
-	_ = loop.Wait(ctx, during)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -45,16 +46,15 @@ type keeper struct {
 	schedules *schedule.Schedules
 	timers    []*timer     // by number
 	busy      []sync.Mutex // by timer: it is being changed
-	rng       *rand.Rand
 }
 
 // newKeeper draws the schedules. Those that fire each hour or day do so once within length.
-func (s *Site) newKeeper(ctx context.Context, seed uint64, load TimerLoad) (*keeper, error) {
+func (s *Site) newKeeper(ctx context.Context, load TimerLoad) (*keeper, error) {
 	schedules, err := schedule.Open(ctx, s.tables(s.harness))
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{site: s, load: load, schedules: schedules, rng: draws(seed, 0x71e5), busy: make([]sync.Mutex, load.Schedules)}
+	k := &keeper{site: s, load: load, schedules: schedules, busy: make([]sync.Mutex, load.Schedules)}
 	for i := range load.Schedules {
 		k.timers = append(k.timers, newTimer(i))
 	}
@@ -119,7 +119,7 @@ func (k *keeper) run(ctx context.Context) {
 	g.SetLimit(timersAtOnce)
 	atRate(ctx, k.load.Changes, func(n int) {
 		for range n {
-			number := k.rng.IntN(len(k.timers))
+			number := rand.IntN(len(k.timers))
 			g.TryGo(func() error {
 				if k.busy[number].TryLock() {
 					defer k.busy[number].Unlock()
@@ -138,7 +138,7 @@ func (k *keeper) change(ctx context.Context, number int) {
 	defer cancel()
 	t := k.timers[number]
 	want := t.want()
-	pick := k.rng.IntN(100)
+	pick := rand.IntN(100)
 	switch {
 	case !want.Active && pick < 70, t.pauseAfter > 0 && pick < 35: // it may be paused
 		k.turn(ctx, t, true)
@@ -169,7 +169,7 @@ func (k *keeper) otherBeat(b beat) beat {
 	case b.Step > 0:
 		b.Step = 3 - b.Step
 	default:
-		b.Minute = (b.Minute + 1 + k.rng.IntN(5)) % 60
+		b.Minute = (b.Minute + 1 + rand.IntN(5)) % 60
 	}
 	return b
 }
@@ -238,8 +238,115 @@ func (k *keeper) cancelOne(ctx context.Context, number int) {
 		return // the server is away, or there is no run
 	}
 	by := t.begin(cancelRun, t.want())
-	by.Job = rows[k.rng.IntN(1+k.rng.IntN(len(rows)))] // sooner ones more often
+	by.Job = rows[rand.IntN(1+rand.IntN(len(rows)))] // sooner ones more often
 	change, err := k.site.client.Cancel(ctx, tocsin.ByID(by.Job))
 	by.answered(err, 0)
 	by.Changed = change.Changed == 1
+}
+
+// eachKind makes one change of each kind, of schedules that fire each second, before anything is broken: the kinds of the others are chance.
+func (k *keeper) eachKind(ctx context.Context) {
+	if k.load.Changes <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, kindsWithin)
+	defer cancel()
+	of := func(nth int) int { return 4 * nth % len(k.timers) }
+	k.turn(ctx, k.timers[of(0)], false)
+	_ = loop.Wait(ctx, 4*time.Second) // until some fire times have passed, which a backfill may make
+	edited := k.timers[of(1)].want()
+	edited.Mark++
+	k.edit(ctx, of(1), edited)
+	k.runNow(ctx, k.timers[of(2)])
+	k.backfill(ctx, k.timers[of(3)])
+	k.remove(ctx, of(5)) // the one between them may be paused
+	k.cancelOne(ctx, of(6))
+	k.turn(ctx, k.timers[of(0)], true)
+}
+
+// backfill makes runs of fire times that have just passed, one or some.
+func (k *keeper) backfill(ctx context.Context, t *timer) {
+	span := time.Duration(1+rand.IntN(5)) * time.Second
+	if t.want().Beat.Every == 0 {
+		span *= 60
+	}
+	by := t.begin(backfillTimer, t.want())
+	by.To = by.Sent.Add(-time.Second).Truncate(time.Millisecond)
+	by.From = by.To.Add(-span)
+	b, err := k.schedules.Backfill(ctx, t.Name, by.From, by.To, false)
+	by.answered(err, 0)
+	by.Runs = b.Made + b.There
+}
+
+// remove deletes a schedule, and makes one of the same name.
+func (k *keeper) remove(ctx context.Context, number int) {
+	t := k.timers[number]
+	want := t.want()
+	want.Active = false
+	by := t.begin(deleteTimer, want)
+	err := k.schedules.Delete(ctx, t.Name)
+	by.answered(err, 0)
+	gone := err == nil
+	if !gone {
+		gone, err = patientFor(recallWithin, func(ctx context.Context) (bool, error) {
+			_, err := k.schedules.Get(ctx, t.Name)
+			if errors.Is(err, schedule.ErrNotFound) {
+				return true, nil
+			}
+			return false, err
+		})(context.WithoutCancel(ctx))
+	}
+	if gone && err == nil {
+		k.again(context.WithoutCancel(ctx), number, t.wantBefore(by).Beat)
+		return
+	}
+	by.after = new(t.wantBefore(by))
+}
+
+// again makes a schedule in place of one that was deleted. One that is there after an error is the harness's own.
+func (k *keeper) again(ctx context.Context, number int, b beat) {
+	ctx, cancel := context.WithTimeout(ctx, recallWithin)
+	defer cancel()
+	t := newTimer(number)
+	want := timing{b, 1, true}
+	by := t.begin(createTimer, want)
+	for first := true; ; first = false {
+		made, err := k.schedules.Create(ctx, t.definition(number, want))
+		if by.answered(err, made.Revision); errors.Is(err, schedule.ErrExists) && !first {
+			by.Word = unknownWord
+			made, err = k.schedules.Get(ctx, t.Name)
+		}
+		if t.ID = made.ID; err == nil || loop.Wait(ctx, evidencePause) != nil {
+			break
+		}
+	}
+	k.timers[number] = t
+	k.site.log.mu.Lock()
+	defer k.site.log.mu.Unlock()
+	k.site.log.timers = append(k.site.log.timers, t)
+}
+
+// want is what the schedule should be after its changes so far.
+func (t *timer) want() timing {
+	if len(t.changes) == 0 {
+		return timing{}
+	}
+	return t.changes[len(t.changes)-1].now()
+}
+
+// wantBefore is what the schedule should be without the last change.
+func (t *timer) wantBefore(by *timerOp) timing {
+	i := slices.Index(t.changes, by)
+	if i == 0 {
+		return timing{}
+	}
+	return t.changes[i-1].now()
+}
+
+// now is what the schedule is after the change, as far as the harness knows.
+func (c *timerOp) now() timing {
+	if c.after != nil {
+		return *c.after
+	}
+	return c.Want
 }

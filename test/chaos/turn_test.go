@@ -70,12 +70,8 @@ func (tr *trouble) look(all []first, again []second) {
 // again finds all second deliveries.
 func (s *scenario) again() (all []second) {
 	s.t.Helper()
-	of := map[tocsin.JobID][]delivery{}
-	for _, d := range s.all() {
-		of[d.JobID] = append(of[d.JobID], d)
-	}
-	for _, one := range of {
-		all = append(all, seconds(one)...)
+	for _, of := range s.byTask() {
+		all = append(all, seconds(of)...)
 	}
 	return all
 }
