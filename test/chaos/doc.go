@@ -15,7 +15,7 @@
 // Each node reaches each server, and etcd, through a proxy of its own, so that one
 // node alone can be cut off. Nodes and sweepers are this same program, run again with
 // a role in its environment: whoever uses the package calls RunRole first thing in
-// main or TestMain.
+// main or TestMain. In the matrix and in make alerts nodes are the real program.
 //
 // The runs about the cluster also watch etcd's keys from the first revision on, past
 // every proxy: two owners would be a key put over that of another, and a delivery by
