@@ -120,3 +120,9 @@ func (s *scenario) streamed() (n int) {
 	}
 	return n
 }
+
+// streamsSQL counts the reads of whole due rows that were noted.
+const streamsSQL = `SELECT /* tocsin chaos */
+    COUNT(*)
+FROM mysql.general_log
+WHERE argument LIKE '(SELECT /* tocsin due */%'`

@@ -60,25 +60,19 @@ func (s *scenario) leave(seats ...int) {
 	}
 }
 
-// spansOf are those of rebalances.
-func spansOf(all []rebalance) (spans []span) {
-	for _, r := range all {
-		spans = append(spans, r.span)
-	}
-	return spans
-}
-
 // rebalanced adds what a run of rebalances showed, and fails for what must not be. How many tables move depends on how far apart
 // the nodes' steps are, so only the long form judges that.
 func (s *scenario) rebalanced(f *figures, h *history, r *Report, all []rebalance) {
 	s.t.Helper()
+	var spans []span
 	for _, one := range all {
 		s.t.Log(one)
+		spans = append(spans, one.span)
 		if long() && one.Takes > one.Least {
 			s.t.Errorf("%s: %d takes, %d would do:%s", one.What, one.Takes, one.Least, h.during(one.span))
 		}
 	}
-	firsts, spans := s.firsts(), spansOf(all)
+	firsts := s.firsts()
 	f.late("rebalancing", latenessOf(firsts, func(d first) bool { return d.dueIn(spans...) }))
 	f.late("else", latenessOf(firsts, func(d first) bool { return !d.dueIn(spans...) }))
 	f.add("worst_ms", s.worst(firsts).Milliseconds())

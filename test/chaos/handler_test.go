@@ -141,3 +141,18 @@ func (s *scenario) awaitBuried(ctx context.Context, poison []draft) error {
 	}
 	return nil
 }
+
+// guard starts a node again each time that it ends by itself, until ctx ends.
+func (s *Site) guard(ctx context.Context, i int) error {
+	for {
+		_ = s.seats[i].present().Wait(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		end := s.log.begin(Step{Fault: EndedNode, Node: i})
+		if err := s.sit(s.seats[i]); err != nil {
+			return err
+		}
+		end()
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tocsinhq/tocsin/assign"
@@ -216,17 +215,13 @@ const byHand = "by hand"
 
 // ownerIn is who owns the table after an event.
 func ownerIn(e *clientv3.Event) string {
-	if e.Type == clientv3.EventTypeDelete {
-		return ""
-	}
-	return ownerOf(e.Kv)
-}
-
-func ownerOf(kv *mvccpb.KeyValue) string {
 	var record struct {
 		Node string `json:"node"`
 	}
-	if json.Unmarshal(kv.Value, &record) != nil || kv.Lease == 0 {
+	switch {
+	case e.Type == clientv3.EventTypeDelete:
+		return ""
+	case e.Kv.Lease == 0 || json.Unmarshal(e.Kv.Value, &record) != nil:
 		return byHand
 	}
 	return record.Node

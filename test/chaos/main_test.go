@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -193,4 +194,24 @@ func (s *scenario) playUnder(load Load, before, after time.Duration, steps ...St
 		}
 		return nil
 	})
+}
+
+// Logs gives the last bytes of every process's log, for a failure's report.
+func (s *Site) Logs(most int) string {
+	paths, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*.log"))
+	all := ""
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err == nil && len(text) > 0 {
+			all += filepath.Base(path) + ":\n" + string(text[max(0, len(text)-most):]) + "\n"
+		}
+	}
+	return all
+}
+
+// leave ends the process with SIGTERM and leaves the seat empty.
+func (at *seat) leave(ctx context.Context) error {
+	err := at.term(ctx)
+	at.kill()
+	return err
 }

@@ -91,7 +91,7 @@ func (m *matrix) databaseFaults() []fault {
 func (m *matrix) serverFaults() []fault {
 	denied := m.run(sickServer, "ALTER USER tocsin@'%' IDENTIFIED BY 'changed'", "ALTER USER tocsin@'%' IDENTIFIED BY ''")
 	elsewhere := harm{func() { m.moveTo(m.other) }, func() { m.moveTo(m.databases[sickServer]) }}
-	certified := func(expired bool) { m.tls.use(m.t, expired); m.reloadTLS() }
+	certified := func(by [2]string) { m.tls.use(m.t, by); m.reloadTLS() }
 	all := []fault{
 		{name: "empty server behind the address", why: "doesn't exist|missing|lacks|Unknown database", closed: foreign, harm: elsewhere},
 		{name: "foreign server behind the address", why: "cluster", closed: foreign, another: true, harm: elsewhere},
@@ -99,7 +99,7 @@ func (m *matrix) serverFaults() []fault {
 		{name: "may only SELECT", why: "denied|may not", quiet: true, no: map[string]bool{audit: true}, free: map[string]bool{startingNode: true},
 			harm: m.run(sickServer, "REVOKE ALL ON `chaos\\_%`.* FROM tocsin@'%'; GRANT SELECT ON `chaos\\_%`.* TO tocsin@'%'",
 				strings.ReplaceAll(grantSQL, "{prefix}", m.opts.Layout.Prefix))},
-		{name: "certificate expired", why: "certificate|expired", harm: harm{func() { certified(true); m.disconnect() }, func() { certified(false) }}},
+		{name: "certificate expired", why: "certificate|expired", harm: harm{func() { certified(m.tls.late); m.disconnect() }, func() { certified(m.tls.good) }}},
 		{name: "read-only", why: "read.only|not take writes|takes no writes", no: map[string]bool{audit: true}, harm: m.of(Step{Fault: ReadOnly, Server: sickServer})},
 		{name: "too many connections", why: "[Tt]oo many connections", harm: harm{m.hog, m.unhog}},
 		{name: "disk full", why: "full|hang|answer|time.?out|deadline|not committed", no: map[string]bool{audit: true}, slow: true,
@@ -212,12 +212,9 @@ func (m *matrix) unhog() {
 // tlsFiles are the certificates of the sick server, signed by an authority of the test's own.
 type tlsFiles struct {
 	authority  string
-	cert, key  string // what the server reads
-	good, late pair
+	cert, key  string    // what the server reads: links
+	good, late [2]string // certificate and key
 }
-
-// pair is a certificate and its key, PEM.
-type pair struct{ cert, key []byte }
 
 // tlsOfHarness names the authority for the DSNs of this process.
 const tlsOfHarness = "matrix"
@@ -227,37 +224,27 @@ func newTLSFiles(t *testing.T) tlsFiles {
 	a := devtest.NewAuthority(t)
 	dir := t.TempDir()
 	f := tlsFiles{authority: a.File, cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
-	cert, key := a.Issue(t, "server")
-	f.good = pair{read(t, cert), read(t, key)}
-	cert, key = a.IssueExpired(t, "expired")
-	f.late = pair{read(t, cert), read(t, key)}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(read(t, a.File))
-	if err := mysql.RegisterTLSConfig(tlsOfHarness, &tls.Config{RootCAs: pool}); err != nil {
-		t.Fatal(err)
-	}
-	f.use(t, false)
-	return f
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
+	f.good[0], f.good[1] = a.Issue(t, "server")
+	f.late[0], f.late[1] = a.IssueExpired(t, "expired")
+	text, err := os.ReadFile(a.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	if err := mysql.RegisterTLSConfig(tlsOfHarness, &tls.Config{RootCAs: pool}); err != nil {
+		t.Fatal(err)
+	}
+	f.use(t, f.good)
+	return f
 }
 
 // use puts a certificate where the server reads it, at its start and when it is told to read it again.
-func (f tlsFiles) use(t *testing.T, expired bool) {
+func (f tlsFiles) use(t *testing.T, issued [2]string) {
 	t.Helper()
-	p := f.good
-	if expired {
-		p = f.late
-	}
-	for path, text := range map[string][]byte{f.cert: p.cert, f.key: p.key} {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
+	for i, path := range []string{f.cert, f.key} {
+		_ = os.Remove(path) // the first time there is none
+		if err := os.Symlink(issued[i], path); err != nil {
 			t.Fatal(err)
 		}
 	}

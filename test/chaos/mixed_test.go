@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -34,10 +35,7 @@ func TestEverythingAtOnceOnOneTable(t *testing.T) {
 		err := s.Do(ctx, Step{Fault: LowSweep, Length: pick(5*time.Second, time.Minute)})
 		s.pause(pick(0, kept))
 		end()
-		if purgeErr := g.Wait(); err == nil {
-			err = purgeErr
-		}
-		return err
+		return errors.Join(err, g.Wait())
 	})
 	s.verdict()
 	t.Logf("%d rows were purged meanwhile", purged)

@@ -7,6 +7,20 @@ import (
 	"time"
 )
 
+// The log of a server.
+const (
+	// logSQL has a server note every statement that it gets; unlogSQL ends that.
+	logSQL   = `SET GLOBAL log_output = 'TABLE', general_log = 1`
+	unlogSQL = `SET GLOBAL general_log = 0`
+
+	// peeksSQL reads the peeks that were noted, with their times in microseconds.
+	peeksSQL = `SELECT /* tocsin chaos */
+    CAST(UNIX_TIMESTAMP(event_time) * 1000000 AS UNSIGNED) AS micros,
+    argument
+FROM mysql.general_log
+WHERE argument LIKE '(SELECT /* tocsin peek */%'`
+)
+
 // looks is when each table was peeked, in order of time, as its server logged it.
 type looks map[int][]time.Time
 
@@ -46,8 +60,18 @@ func (s *scenario) looks() looks {
 	s.t.Helper()
 	all := looks{}
 	for _, d := range s.databases {
-		if err := all.read(s, d); err != nil {
+		found, err := readAll[struct {
+			Micros   int64
+			Argument string
+		}](s.t.Context(), d.direct, d.String(), peeksSQL)
+		if err != nil {
 			s.t.Fatal(err)
+		}
+		for _, is := range found {
+			for _, m := range peekedTable.FindAllStringSubmatch(is.Argument, -1) {
+				table, _ := strconv.Atoi(m[1])
+				all[table] = append(all[table], time.UnixMicro(is.Micros))
+			}
 		}
 	}
 	for _, at := range all {
@@ -76,26 +100,6 @@ func (l looks) first(table int, owned []tenure, begin time.Time) (look int, free
 	}
 	from, freed := owned[next].seenBy(owned[:next])
 	return slices.IndexFunc(l[table], from.Before), freed, true
-}
-
-func (l looks) read(s *scenario, d *database) error {
-	found, err := d.direct.QueryContext(s.t.Context(), peeksSQL)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		var micros int64
-		var text string
-		if err := found.Scan(&micros, &text); err != nil {
-			return err
-		}
-		for _, m := range peekedTable.FindAllStringSubmatch(text, -1) {
-			table, _ := strconv.Atoi(m[1])
-			l[table] = append(l[table], time.UnixMicro(micros))
-		}
-	}
-	return found.Err()
 }
 
 // unpeeked gives for each of the tables how long after begin its next owner looked

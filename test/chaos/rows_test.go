@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -34,12 +35,8 @@ func TestWithoutEtcdNodesAreKilledAndFrozen(t *testing.T) {
 	rate := pick(100, 300)
 	s.under(Load{Rate: rate, Near: time.Second, Far: 3 * time.Second, Changes: 0.12, Work: 5, Types: []string{"plain", "hook"}}, func(ctx context.Context) error {
 		for i, end := 0, time.Now().Add(length); time.Now().Before(end); i++ {
-			step := steps[i/3%len(steps)]
+			step := steps[i/pick(1, 3)%len(steps)]
 			step.Node = i % 3
-			if !long() {
-				step = steps[i%len(steps)]
-				step.Node = i % 3
-			}
 			if err := s.inAClaim(ctx, i, step); err != nil {
 				return err
 			}
@@ -66,9 +63,5 @@ func (s *scenario) inAClaim(ctx context.Context, i int, step Step) error {
 		locked <- s.Do(ctx, Step{Fault: LockTable, Length: time.Second, Table: i % s.opts.Layout.Total()})
 	}()
 	s.pause(500 * time.Millisecond)
-	err := s.Do(ctx, step)
-	if other := <-locked; err == nil {
-		err = other
-	}
-	return err
+	return errors.Join(s.Do(ctx, step), <-locked)
 }

@@ -107,21 +107,6 @@ func self(r role) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// guard starts a node again each time that it ends by itself, until ctx ends.
-func (s *Site) guard(ctx context.Context, i int) error {
-	for {
-		_ = s.seats[i].present().Wait(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		end := s.log.begin(Step{Fault: EndedNode, Node: i})
-		if err := s.sit(s.seats[i]); err != nil {
-			return err
-		}
-		end()
-	}
-}
-
 // present is the process in the seat, nil if there is none.
 func (at *seat) present() *devserver.Process {
 	at.mu.Lock()
@@ -158,13 +143,6 @@ func (at *seat) term(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", at.name, err)
 	}
 	return nil
-}
-
-// leave ends the process with SIGTERM and leaves the seat empty.
-func (at *seat) leave(ctx context.Context) error {
-	err := at.term(ctx)
-	at.kill()
-	return err
 }
 
 // close ends the seat's links.

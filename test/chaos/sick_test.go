@@ -144,12 +144,11 @@ IF OLD.job_id = %d THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'; EN
 // pendingOf gives a task of the table that is due in about 20 s.
 func (s *scenario) pendingOf(table int) tocsin.JobID {
 	s.t.Helper()
-	var id uint64
-	err := s.databaseOf(table).direct.QueryRowContext(s.t.Context(), strings.ReplaceAll(
-		"SELECT job_id FROM {table} WHERE status = 0 AND action_time > UTC_TIMESTAMP() + INTERVAL 20 SECOND ORDER BY action_time LIMIT 1",
-		"{table}", s.opts.Layout.Table(table))).Scan(&id)
-	if err != nil {
-		s.t.Fatal(err)
+	query := "SELECT job_id FROM {table} WHERE status = 0 AND action_time > UTC_TIMESTAMP() + INTERVAL 20 SECOND ORDER BY action_time LIMIT 1"
+	d := s.databaseOf(table)
+	ids, err := readAll[tocsin.JobID](s.t.Context(), d.direct, d.String(), strings.ReplaceAll(query, "{table}", s.opts.Layout.Table(table)))
+	if err != nil || len(ids) == 0 {
+		s.t.Fatal("no task is due in 20 s", err)
 	}
-	return tocsin.JobID(id)
+	return ids[0]
 }

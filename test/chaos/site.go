@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -353,17 +352,4 @@ func (s *Site) Stop() error {
 		errs = append(errs, s.receiver.stop())
 	}
 	return errors.Join(errs...)
-}
-
-// Logs gives the last bytes of every process's log, for a failure's report.
-func (s *Site) Logs(most int) string {
-	paths, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*.log"))
-	all := ""
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err == nil && len(text) > 0 {
-			all += filepath.Base(path) + ":\n" + string(text[max(0, len(text)-most):]) + "\n"
-		}
-	}
-	return all
 }

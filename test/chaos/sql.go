@@ -35,23 +35,6 @@ WHERE table_schema = ?`
 	lockSQL   = `LOCK TABLES {table} WRITE`
 	unlockSQL = `UNLOCK TABLES`
 
-	// logSQL has a server note every statement that it gets; unlogSQL ends that.
-	logSQL   = `SET GLOBAL log_output = 'TABLE', general_log = 1`
-	unlogSQL = `SET GLOBAL general_log = 0`
-
-	// peeksSQL reads the peeks that were noted, with their times in microseconds.
-	peeksSQL = `SELECT /* tocsin chaos */
-    CAST(UNIX_TIMESTAMP(event_time) * 1000000 AS UNSIGNED),
-    argument
-FROM mysql.general_log
-WHERE argument LIKE '(SELECT /* tocsin peek */%'`
-
-	// streamsSQL counts the reads of whole due rows that were noted.
-	streamsSQL = `SELECT /* tocsin chaos */
-    COUNT(*)
-FROM mysql.general_log
-WHERE argument LIKE '(SELECT /* tocsin due */%'`
-
 	// openSQL counts what is neither done, nor cancelled, nor dead.
 	openSQL = `SELECT /* tocsin chaos */
     COUNT(*)
