@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -93,7 +91,7 @@ func (p *asynqPeer) Start(context.Context) error {
 	for range asynqServers {
 		s := asynq.NewServer(p.options, asynq.Config{
 			Concurrency: asynqConcurrency, TaskCheckInterval: asynqLook, DelayedTaskCheckInterval: asynqLook,
-			Logger: quiet{log.New(io.Discard, "", 0)}, LogLevel: asynq.ErrorLevel,
+			LogLevel: asynq.FatalLevel, // it has nothing to say that calls do not say
 		})
 		p.at = append(p.at, s)
 		if err := s.Start(p); err != nil {
@@ -147,11 +145,3 @@ func (p *asynqPeer) Facts() contest.Facts {
 func (p *asynqPeer) Close() error {
 	return errors.Join(p.Pause(context.Background()), p.client.Close(), p.inspect.Close(), p.redis.client.Close(), p.redis.Stop())
 }
-
-// quiet has the methods that Asynq wants of a logger.
-type quiet struct{ *log.Logger }
-
-func (q quiet) Debug(args ...any) { q.Print(args...) }
-func (q quiet) Info(args ...any)  { q.Print(args...) }
-func (q quiet) Warn(args ...any)  { q.Print(args...) }
-func (q quiet) Error(args ...any) { q.Print(args...) }
