@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
 // A policy is part of package tocsin, as Define takes one.
@@ -27,7 +26,7 @@ const (
 )
 
 // DefaultSweepGrace is the grace of sweeps of a cluster that names none.
-const DefaultSweepGrace = layoutrow.DefaultGrace
+const DefaultSweepGrace = 60 * time.Second
 
 // SweptAfter is how long a task of the type must be overdue for a sweep to take it: the grace of sweeps, and twice the delivery
 // time-out at least. A grace below the default, which is for tests and emergencies, holds for every type.

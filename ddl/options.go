@@ -14,9 +14,9 @@ import (
 const (
 	DefaultDoorbellHorizon = 10 * time.Second
 	DefaultParallel        = 4
-	DefaultSweepGrace      = layoutrow.DefaultGrace
-	MinSweepGrace          = layoutrow.MinGrace
-	MaxSweepGrace          = layoutrow.MaxGrace
+	DefaultSweepGrace      = time.Minute
+	MinSweepGrace          = time.Second
+	MaxSweepGrace          = 24 * time.Hour
 	DefaultWait            = time.Minute
 	maxDoorbellHorizon     = time.Hour
 	maxParallel            = 64

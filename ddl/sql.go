@@ -11,8 +11,8 @@ import (
 
 // Who may start a row, as Options.Ownership and SetOwnership say it.
 const (
-	ByEtcd = layoutrow.ByEtcd // each table has an owner, by a key in etcd
-	ByRows = layoutrow.ByRows // nobody owns tables, every node claims each row
+	ByEtcd = "etcd" // each table has an owner, by a key in etcd
+	ByRows = "rows" // nobody owns tables, every node claims each row
 )
 
 //go:embed sql/*.sql

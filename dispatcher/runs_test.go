@@ -446,18 +446,18 @@ func TestARunThatIsReplacedBeforeItBeginsIsNotDelivered(t *testing.T) {
 		r.add(0, 1, 0) // keeps the slot
 		pass(100 * time.Millisecond)
 		r.loadAhead(1)
-		first := r.runOf(1, 0)
+		first, second := r.insertRun(1, 0), r.insertRun(1, 0)
+		r.retype(second)
 		all.began = func(row *store.Row) schedule.Began {
 			done := schedule.Began{Deadline: time.Now().Add(7 * time.Second).UnixMilli()}
-			if row.JobID != first {
+			if row.JobID == second {
 				done.Replaced = []tocsin.JobID{first}
 			}
 			return done
 		}
+		r.offer(first)
 		pass(100 * time.Millisecond)
 		r.status(first, tocsin.Claimed)
-		second := r.insertRun(1, 0)
-		r.retype(second)
 		r.offer(second)
 		pass(3 * time.Second)
 		if _, was := as.Load(first); was {

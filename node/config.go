@@ -27,8 +27,8 @@ import (
 // Who may start a row, as the layout rows of the databases say. A node of the other
 // kind is refused.
 const (
-	ByEtcd = layoutrow.ByEtcd // the node that owns its table, by a key in etcd
-	ByRows = layoutrow.ByRows // whoever claims the row in the database; nobody owns tables, and etcd is not used
+	ByEtcd = "etcd" // the node that owns its table, by a key in etcd
+	ByRows = "rows" // whoever claims the row in the database; nobody owns tables, and etcd is not used
 )
 
 // Config of a Node. Tables must be set, the endpoints of Etcd unless Ownership is
@@ -115,7 +115,7 @@ func (c Config) withDefaults() Config {
 	c.ScanInterval = cmp.Or(c.ScanInterval, 5*time.Second)
 	c.LookAhead = cmp.Or(c.LookAhead, 2*c.ScanInterval)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, dispatcher.DefaultDrainTimeout)
-	c.SweepGrace = cmp.Or(c.SweepGrace, layoutrow.DefaultGrace)
+	c.SweepGrace = cmp.Or(c.SweepGrace, biztype.DefaultSweepGrace)
 	if c.Getenv == nil {
 		c.Getenv = os.Getenv
 	}

@@ -40,7 +40,8 @@ func NewSweeper(cfg Config, h *Handlers) (*Sweeper, error) {
 // owner of the table or another sweep makes it again. Left says what was left.
 //
 // The error joins those of servers that could not be swept and of policies that can't
-// be read; the result is valid for the others. SweepResult.Err says whether anything was left that should not be.
+// be read; the result is valid for the others. SweepResult.Err says whether anything
+// was left that should not be.
 func (s *Sweeper) Sweep(ctx context.Context) (SweepResult, error) {
 	result, w, err := s.once(ctx, sweepMode{})
 	result = result.Settled(w.outcomes())

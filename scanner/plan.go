@@ -187,8 +187,8 @@ func (sv *server) lookAgain(v view) time.Time {
 	return at
 }
 
-// spread puts off the next full look of a group if full looks take too much of the server. Each group may use as much as any other, and what
-// the others leave: one slow look among many does not put the next one off for hours. Called under mu.
+// spread puts off the next full look of a group if full looks take too much time of the server. A group may use an equal share of that time or, if
+// this is more, what the other groups leave: one slow look among many does not put off the next one for hours. Called under mu.
 func (sv *server) spread(g *group) {
 	all := time.Duration(0)
 	for _, other := range sv.groups {

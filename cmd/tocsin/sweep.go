@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/node"
 )
@@ -60,7 +61,7 @@ no time left, stopped. Standard error then names them by biz type.`,
 func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	switch {
 	case f.grace != 0 && layoutrow.CheckGrace(f.grace) != nil:
-		return usage("--grace %s: want 0s, or %s to %s in whole milliseconds", f.grace, layoutrow.MinGrace, layoutrow.MaxGrace)
+		return usage("--grace %s: want 0s, or %s to %s in whole milliseconds", f.grace, ddl.MinSweepGrace, ddl.MaxSweepGrace)
 	case f.timeout < 0:
 		return usage("--timeout %s: want 0s or more", f.timeout)
 	}

@@ -32,17 +32,11 @@ const (
 	ByRows = "rows" // whoever claims it in the database; nobody owns tables
 )
 
-// The grace of sweeps: how long a task must be overdue before a sweep takes it.
-const (
-	DefaultGrace = time.Minute
-	MinGrace     = time.Second
-	MaxGrace     = 24 * time.Hour
-)
-
-// CheckGrace wants whole milliseconds, since the layout row holds these.
+// CheckGrace wants a grace of sweeps in whole milliseconds, since the layout row holds these.
 func CheckGrace(grace time.Duration) error {
-	if grace < MinGrace || grace > MaxGrace || grace%time.Millisecond != 0 {
-		return fmt.Errorf("grace of sweeps %s: use %s to %s, in whole milliseconds", grace, MinGrace, MaxGrace)
+	const low, high = time.Second, 24 * time.Hour
+	if grace < low || grace > high || grace%time.Millisecond != 0 {
+		return fmt.Errorf("grace of sweeps %s: use %s to %s, in whole milliseconds", grace, low, high)
 	}
 	return nil
 }

@@ -60,8 +60,8 @@ type TurnQuery struct {
 	Until  int64 // upper bound of action_time, inclusive, Unix ms
 }
 
-// Turns reads whose turn it is, up to 64 keys in one round trip. Keys of which nothing is claimed or due are left out. A table that can't be
-// read costs as many waits whatever the number of its keys. The error is that of the server as a whole.
+// Turns reads whose turn it is, up to 64 keys in one round trip. Keys of which nothing is claimed or due are left out. A table that
+// can't be read is asked at most twice, whatever the number of its keys. The error is that of the server as a whole.
 func (s *Store) Turns(ctx context.Context, q TurnQuery) (map[Key]Turn, error) {
 	turns, failed := make(map[Key]Turn), make(map[int]error)
 	sv := s.servers[q.Server]
