@@ -12,11 +12,11 @@ import (
 
 // needsClaim decides whether a row is claimed before it starts. It always is if its biz type is strict, if this process
 // could not deliver the type a moment ago, or if the row has crashed a process before. It also is when a sweeper or
-// another live process may be looking at the row. Called under s.mu.
+// another live process may be looking at the row, and if a run has waited long for its schedule to be read. Called under s.mu.
 func (s *server) needsClaim(t *task, now int64) bool {
 	r := t.lane.kind.rule.Load()
 	overdue := time.Duration(now-t.row.Action) * time.Millisecond
-	if s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter {
+	if s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter || t.turn != nil && time.Since(t.loaded) > staleAfter/2 {
 		return true
 	}
 	return overdue > time.Second && time.Now().Before(s.known(t.table()).uncleanUntil)

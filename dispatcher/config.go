@@ -33,13 +33,13 @@ const (
 	settlers      = 4                      // goroutines a server that settle: some write while others wait for the disk
 	linger        = 2 * time.Millisecond   // how long the first outcome of a batch waits for others
 	settleBound   = 10_000                 // outcomes of a server that may wait before its lanes stop loading
-	requeueWithin = 10 * time.Second       // the least look-ahead
+	requeueWithin = 10 * time.Second       // the least look-ahead: what is due again within this stays queued in any case
 	staleAfter    = 2 * time.Second        // a loaded row that waited longer is loaded again before it starts
 	slowWait      = 100 * time.Millisecond // a loaded row that waited longer shows that too much was loaded ahead
 	maxAhead      = 4000                   // rows a lane may load beyond its free slots
 	guestDelay    = 250 * time.Millisecond // how long rows of a guest's tables are left to the node that looks at them first
 	claimMargin   = 5 * time.Second        // a claim lasts the delivery time-out and this
-	runsAtOnce    = 4                      // transactions about runs of schedules of a server at a time: one that waits for a lock keeps a connection
+	runsAtOnce    = 3                      // runs of schedules of a server that begin at a time, and so many that end: one that waits for a lock keeps a connection
 	keepEvery     = time.Second            // claims of runs whose handlers are over their time-out are prolonged this often ...
 	keepHold      = 15 * time.Second       // ... until so long after
 	claimWithin   = 30 * time.Second       // a claim that takes longer has failed
@@ -137,7 +137,7 @@ type Config struct {
 	QueueCap     int                                 // ids queued over all lanes; 0: 1,000,000
 	PayloadBytes int64                               // of rows loaded and not yet delivered, over all lanes; one biz type uses at most half of it; at least 1 MiB; 0: 128 MiB
 	SweepGrace   time.Duration                       // the sweepers' grace time; 0: 60 s
-	LookAhead    time.Duration                       // the scanner's: a row that is due again within it stays queued, a later one is left to the scanner; 0 to 10 s: 10 s
+	LookAhead    time.Duration                       // the scanner's: a row that is due again within it stays queued if there is room, a later one is left to the scanner; 0 to 10 s: 10 s
 	DrainTimeout time.Duration                       // for deliveries in hand when Run's context ends; 0: 30 s
 	Runs         Runs                                // decides about runs of schedules; nil: they are tasks like others
 	Target       func(biztype.Policy) (Target, bool) // false: this process can't deliver the type

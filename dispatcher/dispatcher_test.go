@@ -209,6 +209,24 @@ func TestATaskThatIsDueAgainSoonStaysQueued(t *testing.T) {
 	}
 }
 
+// Tasks that are due again leave room in the queue: the scanner looks for no others of a lane without.
+func TestTasksThatAreDueAgainLeaveRoom(t *testing.T) {
+	inBubbleWith(t, policy("order.close", 1), handler(func(context.Context, tocsin.Info) error {
+		return tocsin.RetryIn(time.Minute, errors.New("busy"))
+	}), func(cfg *Config) { cfg.LookAhead, cfg.QueueCap = 2*time.Minute, 16 }, func(r *rig) {
+		for range 32 {
+			r.add(0, 1, 0)
+			pass(100 * time.Millisecond)
+		}
+		s := r.servers[0]
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if queue := s.lanes[1].queue; queue.Len() == 0 || queue.Len() > queue.Cap()*3/4+1 {
+			t.Errorf("%d of %d wait", queue.Len(), queue.Cap())
+		}
+	})
+}
+
 // A bell for a task that is due now finds room in a full lane, even in one whose
 // share shrank when biz types were added: tasks that are due later give way.
 func TestAFullLaneTakesWhatIsDueSooner(t *testing.T) {

@@ -39,6 +39,13 @@ func (l *lane) rests() bool { return l.paused() || l.kind.breaker.rests.Load() }
 // roomy reports whether the queue has so much room that it pays to look for more.
 func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.queue.Cap()*3 }
 
+// keeps reports whether a row that is due again then stays queued. Rows that are due later than in a moment must not fill the queue: the
+// scanner would look for no others.
+func (l *lane) keeps(due, now int64) bool {
+	d := l.server.d
+	return due <= now+requeueWithin.Milliseconds() || due <= now+d.cfg.LookAhead.Milliseconds() && l.roomy()
+}
+
 // offer queues one entry. It adds to refused an entry that found no room: this one, or a later
 // one that gave way to it. One that another node looks at first is left to that node.
 func (l *lane) offer(e duequeue.Entry, refused []duequeue.Entry) []duequeue.Entry {

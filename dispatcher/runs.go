@@ -118,11 +118,11 @@ func (s *server) leave(id uint64, err error) {
 	}
 }
 
-// inSlot does a transaction about a run when one of the server's slots for these is free.
-func inSlot[T any](ctx context.Context, s *server, do func() (T, error)) (done T, err error) {
+// inSlot does a transaction about a run when one of the slots is free.
+func inSlot[T any](ctx context.Context, slots chan struct{}, do func() (T, error)) (done T, err error) {
 	select {
-	case s.runs <- struct{}{}:
-		defer func() { <-s.runs }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 		return do()
 	case <-ctx.Done():
 		return done, ctx.Err()
@@ -137,8 +137,12 @@ func (s *server) beginOne(t *task) error {
 	defer end()
 	lost := func(of mysql.Class) bool { return of == mysql.Lost }
 	done, err := persist(ctx, s, "claim", lost, func() (schedule.Began, error) {
-		return inSlot(ctx, s, func() (schedule.Began, error) {
-			if before.IsZero() {
+		return inSlot(ctx, s.begins, func() (schedule.Began, error) {
+			switch {
+			case !before.IsZero():
+			case s.d.phase.Load() != running: // it would be claimed to be given back
+				return schedule.Began{}, context.Canceled
+			default:
 				before = time.Now()
 			}
 			return s.d.cfg.Runs.Begin(ctx, t.turn, t.row, s.d.cfg.Node, hold)
@@ -156,7 +160,7 @@ func (s *server) beginOne(t *task) error {
 	now := s.estimate()
 	s.mu.Lock()
 	t.lane.held--
-	if done.Next != 0 && done.Next <= now+s.d.cfg.LookAhead.Milliseconds() && s.admitted(t.table()) {
+	if done.Next != 0 && t.lane.keeps(done.Next, now) && s.admitted(t.table()) {
 		t.lane.queue.Requeue(t.entry(done.Next))
 	} else {
 		t.lane.queue.Done(t.row.JobID)
@@ -259,7 +263,7 @@ func (st *settler) settleRuns(ctx context.Context, batch []result) {
 
 // settleRun stores one outcome by Runs. The run that may begin now is queued for now.
 func (s *server) settleRun(ctx context.Context, r result, o store.Outcome) ([]store.Fate, error) {
-	done, err := inSlot(ctx, s, func() (schedule.SettledRun, error) { return s.d.cfg.Runs.Settle(ctx, r.turn, o) })
+	done, err := inSlot(ctx, s.ends, func() (schedule.SettledRun, error) { return s.d.cfg.Runs.Settle(ctx, r.turn, o) })
 	if err != nil {
 		return nil, err
 	}

@@ -222,22 +222,33 @@ func TestARunWhoseScheduleCannotBeReadWaits(t *testing.T) {
 	})
 }
 
-// heldSchedules are turns of schedules that somebody has locked.
+// heldSchedules are turns of schedules that somebody has locked, apart from schedule 1.
 type heldSchedules struct{ *turns }
 
-func (h heldSchedules) Begin(ctx context.Context, _ *schedule.Turn, _ *store.Row, _ string, _ time.Duration) (schedule.Began, error) {
+func (h heldSchedules) Begin(ctx context.Context, t *schedule.Turn, row *store.Row, by string, hold time.Duration) (schedule.Began, error) {
+	if key, _ := ids.ParseRunKey(row.DedupKey); key.Schedule == 1 {
+		return h.turns.Begin(ctx, t, row, by, hold)
+	}
 	return schedule.Began{}, cmp.Or(loop.Wait(ctx, time.Second), mysql.ErrLocked)
 }
 
-// TestLockedSchedulesHoldUpNoOtherTask: their runs wait for locks, and the loaders don't wait for them.
+// TestLockedSchedulesHoldUpNoOtherTask: their runs wait for locks, and neither the loaders nor runs that end wait for them.
 func TestLockedSchedulesHoldUpNoOtherTask(t *testing.T) {
-	var late atomic.Int64
+	var late, run atomic.Int64
 	p := policy("order.close", 1)
 	p.Concurrency = 200
 	inBubbleWith(t, p, handler(func(_ context.Context, task tocsin.Info) error {
+		if int64(task.JobID) == run.Load() {
+			time.Sleep(time.Second)
+			return nil
+		}
 		late.Store(int64(time.Since(task.ActionTime)))
 		return nil
 	}), func(cfg *Config) { cfg.Runs = heldSchedules{&turns{memory: cfg.Store.(*memory)}} }, func(r *rig) {
+		own := r.insertRun(1, 0)
+		run.Store(int64(own))
+		r.offer(own)
+		pass(100 * time.Millisecond)
 		for i := range 2 * loaders { // each meets some
 			for n := range 10 {
 				r.runOf(uint64(10*i+n+10), 0)
@@ -245,10 +256,35 @@ func TestLockedSchedulesHoldUpNoOtherTask(t *testing.T) {
 			pass(20 * time.Millisecond)
 		}
 		id := r.add(0, 1, 100*time.Millisecond)
-		pass(10 * time.Second)
+		pass(1500 * time.Millisecond)
+		r.status(own, tocsin.Done)
+		pass(8500 * time.Millisecond)
 		r.status(id, tocsin.Done)
 		if late := time.Duration(late.Load()); late > 50*time.Millisecond {
 			t.Errorf("it began %s late", late)
+		}
+	})
+}
+
+// TestRunsThatStillWaitToBeginAtTheEndAreNotClaimed: they would be given back.
+func TestRunsThatStillWaitToBeginAtTheEndAreNotClaimed(t *testing.T) {
+	var tries atomic.Int32
+	p := policy("order.close", 1)
+	p.Concurrency = 200
+	inBubbleWith(t, p, handler(succeeds), func(cfg *Config) {
+		cfg.Runs = heldSchedules{&turns{memory: cfg.Store.(*memory), began: func(*store.Row) schedule.Began { tries.Add(1); return schedule.Began{} }}}
+	}, func(r *rig) {
+		for n := range 40 {
+			r.runOf(uint64(n+10), 0)
+		}
+		pass(500 * time.Millisecond)
+		last := r.runOf(1, 0)
+		pass(100 * time.Millisecond)
+		r.stop()
+		pass(2 * time.Second)
+		r.status(last, tocsin.Pending)
+		if n := tries.Load(); n > 0 {
+			t.Errorf("%d tries", n)
 		}
 	})
 }

@@ -33,7 +33,8 @@ type server struct {
 	wake   chan struct{} // one slot: something became due or found room
 	looks  chan struct{} // one slot: a key is to be looked at
 	sooner chan struct{} // one slot: a row is held that is due before all others
-	runs   chan struct{} // a slot for each transaction about a run of a schedule
+	begins chan struct{} // a slot for each run of a schedule that begins
+	ends   chan struct{} // a slot for each that ends: it must not wait for all those that want to begin
 
 	settler *settler
 
@@ -64,7 +65,8 @@ func newServer(d *Dispatcher, index int) *server {
 		wake:    make(chan struct{}, 1),
 		looks:   make(chan struct{}, 1),
 		sooner:  make(chan struct{}, 1),
-		runs:    make(chan struct{}, runsAtOnce),
+		begins:  make(chan struct{}, runsAtOnce),
+		ends:    make(chan struct{}, runsAtOnce),
 		turns:   make(map[uint64]time.Time),
 		lanes:   make(map[uint64]*lane),
 		tables:  make(map[int]*table),

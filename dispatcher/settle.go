@@ -271,7 +271,7 @@ func (s *server) close(r result, fate store.Fate, now int64) (again bool) {
 	due, soon := r.dueAgain(fate, now)
 	due = max(due, r.notBefore)
 	soon = soon && (!s.d.cfg.ClaimAll || r.undone && r.notBefore == 0) // a sweep tries a task once
-	if soon && due <= now+s.d.cfg.LookAhead.Milliseconds() && s.admitted(r.table()) {
+	if soon && r.lane.keeps(due, now) && s.admitted(r.table()) {
 		r.lane.queue.Requeue(r.entry(due))
 		signal(s.wake)
 		return false

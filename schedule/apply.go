@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -291,7 +292,7 @@ func (r *row) has(revision uint32) error {
 // take changes a row to match a definition. A schedule that has ended may become active again.
 func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
 	d = d.WithDefaults()
-	if r.Cron != d.Cron {
+	if strings.TrimSpace(r.Cron) != d.Cron { // an earlier program may have stored white space
 		r.Anchor = now
 	}
 	if r.State == Ended {

@@ -107,9 +107,11 @@ type beginning struct {
 
 // run decides, and writes what follows. Its row is locked after that of the schedule, as all who lock both do.
 func (b *beginning) run(ctx context.Context) error {
+	b.unread = true
 	if err := b.read(ctx); err != nil {
 		return err
 	}
+	b.unread = false
 	now := b.now.UnixMilli()
 	switch same := b.me.id != 0 && b.version == b.asked.Version && b.me.attempts == b.asked.Attempts && b.me.crashes == b.asked.Crashes; {
 	case same && b.me.status == tocsin.Claimed && b.holder == b.by:
@@ -179,8 +181,12 @@ WHERE job_id = ? AND status = 0 AND action_time > ?`
 
 // read reads the run, and the claimed and open runs of its schedule, in one round trip unless there are many.
 func (b *beginning) read(ctx context.Context) error {
+	me := readMe
+	if b.noWait {
+		me += " NOWAIT"
+	}
 	if b.row == nil {
-		return b.sets(ctx, readMe, []any{uint64(b.asked.JobID)}, b.scanMe)
+		return b.sets(ctx, me, []any{uint64(b.asked.JobID)}, b.scanMe)
 	}
 	key, _ := ids.ParseRunKey(b.asked.DedupKey)
 	until := b.asked.DedupKey
@@ -191,7 +197,7 @@ func (b *beginning) read(ctx context.Context) error {
 	args := []any{uint64(b.asked.JobID), b.row.subject(), []byte(first), []byte(end)}
 	seen := map[tocsin.JobID]bool{b.asked.JobID: true}
 	spans := b.spans(until, b.row.Overlap == OverlapReplace && key.Kind == ids.FireTime)
-	open, err := b.open(ctx, spans, []string{readMe, readClaimed}, args, func(set int, rows *sql.Rows) error {
+	open, err := b.open(ctx, spans, []string{me, readClaimed}, args, func(set int, rows *sql.Rows) error {
 		if set == 0 {
 			return b.scanMe(set, rows)
 		}

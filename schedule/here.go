@@ -19,7 +19,8 @@ type here struct {
 	maker   *maker
 	in      tocsin.Tx
 	conn    *sql.Conn // the same; nil: in is a caller's transaction, whose session takes one statement at a time
-	noWait  bool      // for the lock of the row
+	noWait  bool      // for the locks of this row and of a run that is about to begin
+	unread  bool      // the run is not locked yet, and nothing is written
 	table   int
 	row     *row          // as it was read; nil: there is none
 	now     time.Time     // the server's clock, read when the row was locked
@@ -43,7 +44,7 @@ func (m *maker) lockedAt(ctx context.Context, id tocsin.JobID, noWait bool, fn f
 	err := m.tables.Transact(ctx, m.tables.Layout().DatabaseOf(table), func(conn *sql.Conn) error {
 		h := &here{maker: m, in: conn, conn: conn, table: table, noWait: noWait}
 		err := h.do(ctx, id, fn)
-		if held = nil; noWait && h.now.IsZero() && mysql.ClassOf(err) == mysql.Contended { // Transact would try it again
+		if held = nil; noWait && (h.now.IsZero() || h.unread) && mysql.ClassOf(err) == mysql.Contended { // Transact would try it again
 			held, err = err, nil
 		}
 		return err
