@@ -68,6 +68,7 @@ type Rows struct {
 	lists  map[int][]attendee          // by database; missing: never read
 	readAt map[int]time.Time           // when each list was read last
 	others map[int]map[string]NodeInfo // the other nodes, by server and id; missing: never read
+	there  map[string]bool             // ids of the nodes that are there, this one included
 	first  []int
 }
 
@@ -87,6 +88,7 @@ func NewRows(cfg RowsConfig) *Rows {
 			Help: "Rounds in which the node tables of the server could not be written or read.",
 		}, []string{"server"}),
 	}
+	r.there = map[string]bool{r.id: true}
 	for range cfg.Tables.Servers() {
 		r.nudges = append(r.nudges, make(chan struct{}, 1))
 	}
@@ -164,7 +166,8 @@ func (r *Rows) note(server int, found []store.Attendee) {
 	now := firsts(r.id, r.cfg.Layout, r.lists)
 	changed := !slices.Equal(now, r.first)
 	r.first = now
-	r.nodes.Set(float64(len(r.there())))
+	r.there = r.present()
+	r.nodes.Set(float64(len(r.there)))
 	r.tables.Set(float64(len(now)))
 	r.mu.Unlock()
 	if changed {
@@ -204,8 +207,8 @@ func (r *Rows) current() []int {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.lists)), func(database int) bool { return latest.Sub(r.readAt[database]) > GoneAfter })
 }
 
-// there returns the ids of the nodes that are there, this one included. Called under mu.
-func (r *Rows) there() map[string]bool {
+// present returns the ids of the nodes that are there, this one included. Called under mu.
+func (r *Rows) present() map[string]bool {
 	all := map[string]bool{r.id: true}
 	for _, database := range r.current() {
 		for _, n := range r.lists[database] {
@@ -219,7 +222,7 @@ func (r *Rows) there() map[string]bool {
 func (r *Rows) Peers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.there())
+	return len(r.there)
 }
 
 // Owned returns how many tables this node looks at first; it owns none.
@@ -273,10 +276,9 @@ func (r *Rows) Elsewhere(bizType string) (is, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var infos []NodeInfo
-	there := r.there()
 	for _, nodes := range r.others {
 		for id, info := range nodes {
-			if there[id] {
+			if r.there[id] {
 				infos = append(infos, info)
 			}
 		}

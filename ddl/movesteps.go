@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Look reads where every database stands. It changes nothing.
@@ -213,7 +214,7 @@ func (m *Move) withdraw(ctx context.Context, p *pair) error {
 	if err == nil {
 		return nil
 	}
-	lasting, cancel := context.WithTimeout(lasting, m.opt.Wait)
+	lasting, cancel := context.WithTimeout(lasting, time.Duration(len(p.to.used())+4)*m.opt.Wait) // a wait for each table, its mark and its layout row
 	defer cancel()
 	if again := p.to.unfence(lasting, p.from, m.opt.Wait, m.count); again != nil {
 		return fmt.Errorf("%w; and %s could not be put into use again: %w", err, p.to.where(), again)

@@ -203,8 +203,8 @@ func (w *sweepParts) raiseMarks(ctx, work context.Context, g *errgroup.Group) {
 
 // refresh reads the callbacks' secrets again, and logs which are missing.
 func (w *sweepParts) refresh(ctx context.Context) {
-	policies := w.known()
-	w.targets.read(ctx, policies)
+	w.targets.read(ctx, w.known())
+	policies := w.known() // they may have changed meanwhile
 	if w.targets.reload(policies, &w.seen) {
 		w.dispatcher.SetPolicies(policies)
 	}

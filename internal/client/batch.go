@@ -295,17 +295,24 @@ func (b *batch) send(ctx context.Context, conn *sql.Conn, p *packet) error {
 }
 
 // lookBack reads the stored rows that kept others of the same table from being
-// inserted, for each table with such rows.
+// inserted, of all tables with such rows at once: the transaction holds them.
 func (b *batch) lookBack(ctx context.Context, conn *sql.Conn, p *packet, counts []int64) error {
+	var short []int
+	var groups [][]*Row
 	for i, group := range p.tables {
-		if counts[i] == int64(len(group)) {
-			continue
+		if counts[i] != int64(len(group)) {
+			short, groups = append(short, i), append(groups, group)
 		}
-		found, err := b.client.readBack(ctx, conn, group)
-		if err != nil {
-			return err
-		}
-		p.partly[i] = found
+	}
+	if len(groups) == 0 {
+		return nil
+	}
+	found, err := b.client.readBackEach(ctx, conn, groups)
+	if err != nil {
+		return err
+	}
+	for n, i := range short {
+		p.partly[i] = found[n]
 	}
 	return nil
 }

@@ -101,16 +101,39 @@ func (s standing) holder(r *Row) *stored {
 // readBack reads the tasks that have the rows' ids or dedup_keys. All rows are
 // of one table. It runs on our own session, so it sees what has been committed.
 func (c *Client) readBack(ctx context.Context, conn *sql.Conn, rows []*Row) (standing, error) {
-	query, args := readBackQuery(rows)
-	found, err := conn.QueryContext(ctx, c.layout.Render(query, rows[0].table), args...)
-	var all standing
-	err = scanEach(found, err, func(scan func(...any) error) error {
-		var s stored
-		err := scan(&s.id, &s.bizID, &s.bizType, &s.status, &s.dedup, &s.payload, &s.headers, &s.bizKey)
-		all = append(all, s)
-		return err
-	})
-	return all, err
+	all, err := c.readBackEach(ctx, conn, [][]*Row{rows})
+	return all[0], err
+}
+
+// readBackEach is readBack for groups of rows, each of one table, in one round trip.
+func (c *Client) readBackEach(ctx context.Context, conn *sql.Conn, groups [][]*Row) ([]standing, error) {
+	var text []byte
+	var args []any
+	for i, rows := range groups {
+		if i > 0 {
+			text = append(text, ";\n"...)
+		}
+		query, its := readBackQuery(rows)
+		text, args = append(text, c.layout.Render(query, rows[0].table)...), append(args, its...)
+	}
+	all := make([]standing, len(groups))
+	found, err := conn.QueryContext(ctx, string(text), args...)
+	if err != nil {
+		return all, err
+	}
+	defer found.Close()
+	for set := 0; ; set++ {
+		for found.Next() {
+			var s stored
+			if err := found.Scan(&s.id, &s.bizID, &s.bizType, &s.status, &s.dedup, &s.payload, &s.headers, &s.bizKey); err != nil {
+				return all, err
+			}
+			all[set] = append(all[set], s)
+		}
+		if !found.NextResultSet() {
+			return all, found.Err()
+		}
+	}
 }
 
 func readBackQuery(rows []*Row) (query string, args []any) {

@@ -221,8 +221,8 @@ func scanMicro(rows *sql.Rows) (int64, error) {
 }
 
 // Now estimates a server's clock from below, in Unix ms, so that nothing starts
-// early. It counts on this process's monotonic clock from the last Measure or
-// Load; before the first, and before the first after a move to another address, it is 0, and
+// early. It counts on this process's monotonic clock from the last Measure, Load
+// or Claim; before the first, and before the first after a move to another address, it is 0, and
 // nothing is due.
 func (s *Store) Now(server int) int64 { return s.NowMicro(server) / 1000 }
 

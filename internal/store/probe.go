@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -38,10 +39,12 @@ const (
 // one connection: parsing them anew would be a third of their cost. The connection
 // is admitted before each probe, like any other.
 type prober struct {
-	db *sqlx.DB // of one connection
+	db   *sqlx.DB      // of one connection
+	idle time.Duration // the server may have ended its session after longer
 
 	turn  chan struct{} // holds one while a probe is under way, which owns what follows
 	conn  *sql.Conn     // nil: none
+	used  time.Time     // when it last answered
 	ready map[int]*prepared
 	tidy  time.Time // when unused ones were last given up
 }
@@ -60,6 +63,7 @@ func (p *prober) open(spec mysql.Spec) error {
 	if err != nil {
 		return err
 	}
+	p.idle = cmp.Or(spec.IdleTime, time.Minute)
 	p.db, p.turn, p.ready = pool.DB, make(chan struct{}, 1), make(map[int]*prepared)
 	return nil
 }
@@ -91,6 +95,9 @@ func (s *Store) probe(ctx context.Context, sv *server, tables []int, q PeekQuery
 	start := time.Now()
 	defer func() { s.metrics.observe(probe.name, start, len(found), err) }()
 	p.forget(start)
+	if start.Sub(p.used) > p.idle {
+		p.leave()
+	}
 	if p.conn == nil {
 		if p.conn, err = p.db.Conn(ctx); err != nil {
 			return nil, err
@@ -104,9 +111,11 @@ func (s *Store) probe(ctx context.Context, sv *server, tables []int, q PeekQuery
 		found, err = ready.ask(ctx, probeArgs(len(tables), q))
 	}
 	switch {
+	case err == nil:
+		p.used = start
 	case mysql.Unanswered(err):
 		p.leave()
-	case err != nil:
+	default:
 		p.drop(tables[0])
 	}
 	return found, err

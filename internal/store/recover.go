@@ -77,13 +77,7 @@ func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int
 	var errs []error
 	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "recover", sv, table)) }
 	for group := range slices.Chunk(s.allowed(sv, tables, fail), maxTables) {
-		err := apart(group, func(tables []int) error {
-			ids, err := s.findExpired(ctx, sv, tables, limit-total.Back-total.Buried)
-			if err != nil {
-				return err
-			}
-			return s.around(ctx, server, ids, func(parts []idsOf) error { return s.recoverRows(ctx, sv, parts, &total) }, fail)
-		}, fail)
+		err := apart(group, func(tables []int) error { return s.recoverIn(ctx, server, tables, limit, &total, fail) }, fail)
 		if err != nil {
 			return total, errors.Join(append(errs, s.wrap(err, "recover", sv, group...))...)
 		}
@@ -102,6 +96,26 @@ func (s *Store) NextRunOut(ctx context.Context, server int, tables []int) (in ti
 		in, some = max(slices.Min(left), 0), true
 	}
 	return in, some, joined(failed, err)
+}
+
+// recoverIn recovers claims of some tables, until total has limit of them. Tables that fail hide no claims of the others, however many they have.
+func (s *Store) recoverIn(ctx context.Context, server int, tables []int, limit int, total *Recovered, fail func(int, error)) error {
+	sv := s.servers[server]
+	for {
+		most, failed := limit-total.Back-total.Buried, make(map[int]bool)
+		ids, err := s.findExpired(ctx, sv, tables, most)
+		if err != nil {
+			return err
+		}
+		err = s.around(ctx, server, ids, func(parts []idsOf) error { return s.recoverRows(ctx, sv, parts, total) }, func(table int, err error) {
+			failed[table] = true
+			fail(table, err)
+		})
+		if err != nil || len(ids) < most || len(failed) == 0 {
+			return err
+		}
+		tables = slices.DeleteFunc(slices.Clone(tables), func(table int) bool { return failed[table] })
+	}
 }
 
 // recoverRows adds what one transaction recovers, or nothing if it fails.
