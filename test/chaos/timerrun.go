@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -181,6 +182,11 @@ func (c *timerCheck) ofChange(f *firing, last end) (since time.Time) {
 	return since
 }
 
+// deletedBefore reports whether the schedule may have been deleted before an instant.
+func (c *timerCheck) deletedBefore(at time.Time) bool {
+	return slices.ContainsFunc(c.order, func(s *spell) bool { return s.State == stateDeleted && s.lo.Before(at) })
+}
+
 // delivered checks what the deliveries were told, and when they began.
 func (c *timerCheck) delivered(f *firing, t task) {
 	c.early(t)
@@ -196,7 +202,8 @@ func (c *timerCheck) delivered(f *firing, t task) {
 		if f.Revision == ofHand {
 			fire = time.Time{}
 		}
-		if d.Schedule != c.Name || !d.Fire.Equal(fire) || s != nil && s.asked != nil && d.Mark != s.asked.Want.Mark {
+		named := d.Schedule == c.Name || d.Schedule == "" && c.deletedBefore(d.At) // a retry finds no row with the name
+		if !named || !d.Fire.Equal(fire) || s != nil && s.asked != nil && d.Mark != s.asked.Want.Mark {
 			c.breach(t, promiseTold)
 		}
 	}
