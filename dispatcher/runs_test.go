@@ -20,7 +20,7 @@ import (
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
-// turns stand in for schedule.Runs on the rows of a memory. Runs of schedules are Alone, apart from those of schedule 2, of which nothing is known.
+// turns stand in for schedule.Runs on the rows of a memory. Runs are Alone, except those of schedule 2, of which nothing is known.
 type turns struct {
 	*memory
 	began   func(*store.Row) schedule.Began // nil: each run is claimed

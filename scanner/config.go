@@ -32,7 +32,7 @@ const (
 	parallel     = 2                      // peeks at once on one server: one that waits for a lock does not stop the rest
 	retryEvery   = 100 * time.Millisecond // after the intake refused whole rows
 	clockWait    = 20 * time.Millisecond  // until a server's clock is known
-	fullShare    = 10                     // full looks take at most about one in so many seconds of one connection to a server
+	fullShare    = 10                     // full looks keep one connection to a server busy for about a tenth of the time at most
 	readOnFactor = 4                      // a table read on alone has pages of so many PageLimits
 	pulls        = 4                      // pulls at once on one server
 	pullEvery    = 20 * time.Millisecond  // between pulls of what becomes due, if nothing older is unread

@@ -46,7 +46,7 @@ func (l *Limits) Set(bizType string, perSecond float64, burst int, wait bool) {
 func (l *Limits) None() bool { return len(l.of) == 0 }
 
 // Take takes a token for each task of a limited biz type, given how many tasks of each type a call has. Its error is an OverLimit,
-// or that of ctx; then it has taken none, but for those that it has waited for.
+// or that of ctx. It then has given back all tokens except those that it had waited for.
 func (l *Limits) Take(ctx context.Context, tasks map[string]int) error {
 	counts := map[*limit]int{}
 	for bizType, n := range tasks {
