@@ -97,7 +97,8 @@ func (n *Node) awaitServers(ctx context.Context, why error) error {
 
 // awaitEtcd returns when etcd answers, or ctx ends. A node that starts while etcd is away owns nothing, and nothing shows it
 // which tables it owned before. Until etcd answers it works as a resident sweeper: it claims and delivers what is overdue
-// by more than the grace time. An error is one that time does not mend, or the sweeper's.
+// by more than the grace time. What it has in hand when etcd answers ends beside the node that then begins, under its claims. An
+// error is one that time does not mend, or that of a sweeper that ends while etcd is away.
 func (n *Node) awaitEtcd(ctx context.Context) error {
 	err := n.etcdAnswers(ctx)
 	if !errors.Is(err, assign.ErrAway) {
@@ -116,7 +117,7 @@ func (n *Node) awaitEtcd(ctx context.Context) error {
 	meanwhile, end := context.WithCancel(ctx)
 	defer end()
 	swept := make(chan error, 1)
-	go func() { swept <- n.sweepMeanwhile(meanwhile) }()
+	n.sweepers.Go(func() { swept <- n.sweepMeanwhile(meanwhile) })
 	for errors.Is(err, assign.ErrAway) && ctx.Err() == nil {
 		select {
 		case failed := <-swept:
@@ -125,13 +126,16 @@ func (n *Node) awaitEtcd(ctx context.Context) error {
 		}
 		err = n.etcdAnswers(ctx)
 	}
-	end()
-	failed := <-swept
 	if ctx.Err() != nil {
-		return failed
+		return <-swept
 	}
 	n.cfg.Logger.Info("etcd answers again: no longer a sweeper", "error", err)
-	return errors.Join(err, failed)
+	n.sweepers.Go(func() {
+		if failed := <-swept; failed != nil {
+			n.cfg.Logger.Warn("the end of what the node did as a sweeper has failed", "error", failed)
+		}
+	})
+	return err
 }
 
 // etcdAnswers returns nil if an endpoint answers.
@@ -143,9 +147,11 @@ func (n *Node) etcdAnswers(ctx context.Context) error {
 	return client.Close()
 }
 
-// sweepMeanwhile sweeps again and again, until ctx ends.
+// sweepMeanwhile sweeps again and again, until ctx ends, and then waits for what is in hand.
 func (n *Node) sweepMeanwhile(ctx context.Context) error {
-	mode := sweepMode{stays: true, ownership: n.cfg.Ownership}
+	n.sweeping.Lock() // one that came before may still wait for what it has in hand
+	defer n.sweeping.Unlock()
+	mode := sweepMode{stays: true, drain: n.cfg.DrainTimeout, ownership: n.cfg.Ownership}
 	return newSweepParts(n.cfg, n.handlers, mode).sweep(ctx, func(ctx context.Context, s *upkeep.Sweeper) error {
 		s.Run(ctx, meanwhileSweeps)
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,8 @@ type Node struct {
 	begun    atomic.Bool                  // Run is under way
 	running  atomic.Pointer[parts]        // nil before its parts are made and after their end
 	sweeps   atomic.Bool                  // Run sweeps until etcd answers
+	sweepers sync.WaitGroup               // of these sweeps, until what they have in hand has ended
+	sweeping sync.Mutex                   // held by one of them
 	away     atomic.Pointer[store.Health] // of servers that are all away, while Run waits for one; else nil
 }
 
@@ -67,9 +70,11 @@ var errRunning = errors.New("node: Run is under way already")
 // Then it takes in nothing more, gives up its tables, lets deliveries in hand end
 // (for at most Config.DrainTimeout after the end of ctx), settles them and returns
 // nil. While etcd is away when Run is called, the node works as a resident sweeper
-// until etcd answers; while all servers are, it waits for one. If outcomes can't be stored, it retries for 5 s more. It returns an error if
-// it could not start, an engine failed or outcomes are lost. Nothing runs on after
-// it, except a handler that ignores its context, and a reading of secrets that hangs.
+// until etcd answers; while all servers are, it waits for one. If outcomes can't be stored,
+// it retries for 5 s more. It returns an error if it could not start, an engine failed or
+// outcomes are lost; those of sweeps are only logged if etcd has answered since. Nothing
+// runs on after it, except a handler that ignores its context, and a reading of secrets
+// that hangs.
 func (n *Node) Run(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext
@@ -78,6 +83,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer n.begun.Store(false)
+	defer n.sweepers.Wait()
 	p, err := n.start(ctx)
 	if p == nil {
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/tocsinhq/tocsin/upkeep"
 )
@@ -74,7 +75,7 @@ func (s *Sweeper) Run(ctx context.Context, expression string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.alone(ctx, sweepMode{stays: true}, func(ctx context.Context, e *upkeep.Sweeper) error {
+	_, err = s.alone(ctx, sweepMode{stays: true, drain: windDown}, func(ctx context.Context, e *upkeep.Sweeper) error {
 		e.Run(ctx, times)
 		return nil
 	})
@@ -83,8 +84,9 @@ func (s *Sweeper) Run(ctx context.Context, expression string) error {
 
 // sweepMode distinguishes the kinds of sweep.
 type sweepMode struct {
-	dry   bool // changes nothing
-	stays bool // sweeps again and again
+	dry   bool          // changes nothing
+	stays bool          // sweeps again and again
+	drain time.Duration // of one that stays: for deliveries in hand when its context ends
 
 	ownership string // that the databases must have; "": any
 }

@@ -176,6 +176,37 @@ func TestAResidentSweeperSweepsOthersWhileATypeHangs(t *testing.T) {
 	}
 }
 
+// A sweeper that is told to end between two sweeps gives deliveries in hand a second.
+func TestAResidentSweeperGivesDeliveriesASecondAtItsEnd(t *testing.T) {
+	t.Parallel()
+	slow := closePolicy()
+	slow.Timeout = biztype.Duration(time.Minute)
+	p, log, cut := newPlace(t, slow), new(devtest.Log), make(chan time.Time, 9)
+	add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
+	cfg := p.sweepConfig()
+	cfg.Logger, cfg.SweepTimeout = log.Logger(), 300*time.Millisecond
+	s := newSweeper(t, cfg, closing(func(ctx context.Context, _ *tocsin.Task[order]) error {
+		<-ctx.Done()
+		cut <- time.Now()
+		return ctx.Err()
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, "@every 3s") }()
+	until(t, "a sweep has ended, and the delivery goes on", func() bool {
+		return slices.ContainsFunc(log.Lines(), func(line devtest.Line) bool { return strings.Contains(fmt.Sprint(line["result"]), "; 1 in delivery") })
+	})
+	stopped := time.Now()
+	stop()
+	if took := receive(t, cut, "the end of the delivery").Sub(stopped); took < time.Second {
+		t.Errorf("the delivery was cut off after %s", took)
+	}
+	if err := receive(t, ended, "the end of the sweeper"); err != nil {
+		t.Error(err)
+	}
+}
+
 // newBarredPlace has a server of its own, whose user can't write while the server is read-only. exec runs statements as root.
 func newBarredPlace(t *testing.T, policies ...biztype.Policy) (p place, exec func(statement string)) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,7 +30,8 @@ import (
 )
 
 const (
-	cutOffAfter = 100 * time.Millisecond // how long deliveries go on after the last second that the sweeper gives them
+	cutOffAfter = 100 * time.Millisecond // how long deliveries of a single sweep go on after the second that the sweeper gives them
+	windDown    = time.Second            // how long those of a resident sweeper go on when it is told to end
 	writesEvery = time.Second            // between two looks whether a server takes writes
 	nodesFirst  = 10 * time.Second       // nodes send outcomes again at most 1.5 s apart; the rest is for those that have many
 )
@@ -90,7 +92,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.
 	recorder := upkeep.NewRecorder(upkeep.RecorderConfig{Runs: w.store, Servers: w.store.Servers(), Logger: w.cfg.Logger, Registerer: w.metrics})
 	w.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
-		QueueCap: w.cfg.QueueCap, PayloadBytes: w.cfg.PayloadBytes, SweepGrace: w.cfg.SweepGrace, DrainTimeout: cutOffAfter,
+		QueueCap: w.cfg.QueueCap, PayloadBytes: w.cfg.PayloadBytes, SweepGrace: w.cfg.SweepGrace, DrainTimeout: cmp.Or(w.mode.drain, cutOffAfter),
 		Runs: schedule.NewRuns(w.store, schedule.RunsConfig{ // its metrics would be those of Run; the sweeper counts what it skips
 			Missed: w.alarms.Missed, Logger: w.cfg.Logger,
 		}),
@@ -99,6 +101,9 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.
 	})
 	if err != nil {
 		return err
+	}
+	if w.mode.stays { // the second that the sweeper gives is part of it
+		defer context.AfterFunc(ctx, func() { w.dispatcher.DrainBy(time.Now().Add(w.mode.drain)) })()
 	}
 	w.follow(ctx, *w.policies.Load())
 	metrics := newScope(w.cfg.Registerer)
