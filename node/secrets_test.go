@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -63,5 +64,31 @@ func TestAReadingOfSecretsThatHangsHoldsUpNothingElse(t *testing.T) {
 	stop()
 	if err := receive(t, ended, "the end of the node"); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a sweep may read of the secrets, it has read at its beginning: a directory that hangs keeps no sweep beyond its time.
+func TestASweepReadsNoSecretsAtItsEnd(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy(), biztype.Policy{Name: "coupon.remind", Number: 3, Group: "orders", Webhook: &biztype.Webhook{URL: "http://127.0.0.1:1/", Secrets: []string{"A"}}})
+	add(t, p, orderClose.New(1, order{1}, tocsin.In(0)))
+	const before = 3 // for the first policies, for those that the watcher reads, and for the sweep
+	var read atomic.Int32
+	cfg := p.sweepConfig()
+	cfg.Getenv = func(name string) string {
+		if name != "A" {
+			return ""
+		}
+		read.Add(1)
+		return callbackSecret
+	}
+	result, err := newSweeper(t, cfg, closing(func(ctx context.Context, _ *tocsin.Task[order]) error {
+		for read.Load() < before && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		return ctx.Err()
+	})).Sweep(t.Context())
+	if err != nil || result.Delivered != 1 || read.Load() != before {
+		t.Errorf("%s, %v; the secret was read %d times, want %d", result, err, read.Load(), before)
 	}
 }

@@ -108,7 +108,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.
 	w.follow(ctx, *w.policies.Load())
 	metrics := newScope(w.cfg.Registerer)
 	defer metrics.end()
-	s := upkeep.NewSweeper(w.config(ctx, metrics.registerer()))
+	s := upkeep.NewSweeper(w.config(metrics.registerer()))
 	if err := metrics.check(); err != nil {
 		return err
 	}
@@ -132,13 +132,12 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.
 	return err
 }
 
-func (w *sweepParts) config(ctx context.Context, r prometheus.Registerer) upkeep.SweeperConfig {
+func (w *sweepParts) config(r prometheus.Registerer) upkeep.SweeperConfig {
 	g := schedule.NewGenerator(schedule.GeneratorConfig{Store: w.store, Missed: w.alarms.Missed, Logger: w.cfg.Logger, Registerer: w.metrics})
 	cfg := upkeep.SweeperConfig{
-		Tables: w.store, Intake: w.dispatcher,
-		Policies: func() []biztype.Policy { w.refresh(ctx); return w.known() },
-		Can:      func(p biztype.Policy) bool { _, ok := w.targets.of(p); return ok },
-		Grace:    w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.outcomes, Claimed: w.dispatcher.Claimed, Upkeep: w.upkept,
+		Tables: w.store, Intake: w.dispatcher, Refresh: w.refresh, Policies: w.known,
+		Can:   func(p biztype.Policy) bool { _, ok := w.targets.of(p); return ok },
+		Grace: w.cfg.SweepGrace, Timeout: w.cfg.SweepTimeout, Outcomes: w.outcomes, Claimed: w.dispatcher.Claimed, Upkeep: w.upkept,
 		Make: func(ctx context.Context) (int, error) { made, err := g.Overdue(ctx); return made.Runs, err },
 		Sick: w.sick, Logger: w.cfg.Logger, Registerer: r,
 	}

@@ -33,9 +33,11 @@ type sweep struct {
 	sick     map[int]symptom // of servers, by index
 }
 
-func newSweep(s *Sweeper) *sweep {
+func newSweep(ctx context.Context, s *Sweeper) *sweep {
+	begin := time.Now()
+	s.cfg.Refresh(ctx)
 	r := &sweep{
-		Sweeper: s, begin: time.Now(), before: s.cfg.Outcomes(), claims: s.cfg.Claimed(), rounds: sweepRounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace),
+		Sweeper: s, begin: begin, before: s.cfg.Outcomes(), claims: s.cfg.Claimed(), rounds: sweepRounds(s.cfg.Policies(), s.cfg.Can, s.cfg.Grace),
 		accounts: map[uint64]*account{}, sick: map[int]symptom{}, total: SweepResult{underWay: true, dry: s.cfg.Intake == nil},
 	}
 	for _, round := range r.rounds {

@@ -97,7 +97,7 @@ func TestASweepLeavesNothingBehindInItsContext(t *testing.T) {
 func TestASweepUnderWayLogsItsResultEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log devtest.Log
-		r := newSweep(bare(&log))
+		r := newSweep(t.Context(), bare(&log))
 		ctx, end := context.WithTimeout(t.Context(), 3*time.Minute+time.Second)
 		defer end()
 		r.accounts[1].found = 9 // not yet settled: nothing is left so far
@@ -127,7 +127,7 @@ func TestAServerThatWasSickShortlyBeforeTheEndIsBlamed(t *testing.T) {
 			}
 			return errors.New("no answer")
 		}
-		r := newSweep(s)
+		r := newSweep(t.Context(), s)
 		ctx, end := context.WithTimeout(t.Context(), 100*time.Second)
 		defer end()
 		r.examine(ctx)

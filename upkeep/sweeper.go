@@ -62,7 +62,8 @@ type Intake interface {
 type SweeperConfig struct {
 	Tables     SweepTables
 	Intake     Intake                             // nil: a dry run, which reports only and changes nothing
-	Policies   func() []biztype.Policy            // asked at the start of each sweep
+	Refresh    func(context.Context)              // called at the start of each sweep: what Can depends on is read again
+	Policies   func() []biztype.Policy            // as known now: asked at the start and at the end of each sweep
 	Can        func(p biztype.Policy) bool        // whether Intake can deliver the type
 	Grace      time.Duration                      // how long overdue
 	Timeout    time.Duration                      // of a sweep; 0: 50s, in Run 5/6 of the time to the next sweep; negative: none
@@ -107,7 +108,7 @@ func (s *Sweeper) sweep(ctx context.Context, timeout time.Duration) (SweepResult
 		timed, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
 		defer cancel()
 	}
-	run := newSweep(s)
+	run := newSweep(timed, s)
 	run.walk(timed)
 	run.end(timed)
 	result, err := run.result(), run.failure()

@@ -45,7 +45,7 @@ const (
 // sweepConfig is that of a dry sweep.
 func sweepConfig(tables SweepTables) SweeperConfig {
 	return SweeperConfig{
-		Tables: tables, Policies: func() []biztype.Policy { return types }, Can: func(p biztype.Policy) bool { return p.Name != "foreign" }, Grace: -1,
+		Tables: tables, Refresh: func(context.Context) {}, Policies: func() []biztype.Policy { return types }, Can: func(p biztype.Policy) bool { return p.Name != "foreign" }, Grace: -1,
 		Outcomes: func() map[uint64]Counts { return nil }, Claimed: func() int { return 0 }, Upkeep: func() map[string]int { return nil },
 		Make: func(context.Context) (int, error) { return 0, nil }, Sick: func(int) error { return nil },
 	}
