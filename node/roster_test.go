@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -294,5 +295,40 @@ func TestAHandlerThatGetsNoTaskIsLoggedWheneverThatChanges(t *testing.T) {
 		if idle := r.without(); len(idle) == 0 != (len(step.policies) == 1 && step.policies[0].Group == "" && step.policies[0].Webhook == nil) {
 			t.Errorf("%v: idle are %v", step.policies, idle)
 		}
+	}
+}
+
+// The watcher brings policies in which the biz type is paused, while the secrets that were read again are compared with the former ones.
+func TestASweepDoesNotTakeFormerPoliciesOverNewOnes(t *testing.T) {
+	t.Parallel()
+	former, paused := remind("A"), remind("A")
+	paused.Paused = true
+	cfg := Config{Logger: new(devtest.Log).Logger(), Getenv: func(string) string { return goodSecret }}
+	w := newSweepParts(cfg.withDefaults(), &Handlers{}, sweepMode{})
+	var looks atomic.Int32
+	followed := make(chan struct{})
+	w.targets = newTargets(w.cfg, w.handlers, func(biztype.Policy) bool {
+		if looks.Add(1) == 2 { // the first is that of the reading
+			go func() { defer close(followed); w.follow(t.Context(), []biztype.Policy{paused}) }()
+			select {
+			case <-followed:
+			case <-time.After(100 * time.Millisecond): // it waits for refresh
+			}
+		}
+		return true
+	})
+	t.Cleanup(w.targets.close)
+	var err error
+	w.dispatcher, err = dispatcher.New(dispatcher.Config{
+		Store: struct{ dispatcher.Store }{}, Servers: 1, ServerOf: func(int) int { return 0 }, Node: "sweep", Target: w.targets.of, Logger: w.cfg.Logger,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.policies.Store(&[]biztype.Policy{former})
+	w.refresh(t.Context())
+	<-followed
+	if _, _, open := w.dispatcher.Lane(0, former.Number); open {
+		t.Error("the biz type is not paused")
 	}
 }

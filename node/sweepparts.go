@@ -45,6 +45,7 @@ type sweepParts struct {
 	store      *store.Store
 	targets    *targets
 	dispatcher *dispatcher.Dispatcher
+	setting    sync.Mutex // held while policies are handed on: the latest ones last
 	policies   atomic.Pointer[[]biztype.Policy]
 	writes     *writes
 	alarms     *upkeep.Alarms
@@ -208,10 +209,12 @@ func (w *sweepParts) raiseMarks(ctx, work context.Context, g *errgroup.Group) {
 // refresh reads the callbacks' secrets again, and logs which are missing.
 func (w *sweepParts) refresh(ctx context.Context) {
 	w.targets.read(ctx, w.known())
+	w.setting.Lock()
 	policies := w.known() // they may have changed meanwhile
 	if w.targets.reload(policies, &w.seen) {
 		w.dispatcher.SetPolicies(policies)
 	}
+	w.setting.Unlock()
 	callbacks := slices.DeleteFunc(slices.Clone(policies), func(p biztype.Policy) bool { return p.Webhook == nil })
 	for name, why := range w.targets.lacks(callbacks) {
 		w.limit.Of(w.cfg.Logger, name).Error("callback can't be delivered here", "biz_type", name, "why", why)
@@ -223,6 +226,8 @@ func (w *sweepParts) known() []biztype.Policy { return *w.policies.Load() }
 
 func (w *sweepParts) follow(ctx context.Context, policies []biztype.Policy) {
 	w.targets.read(ctx, policies)
+	w.setting.Lock()
+	defer w.setting.Unlock()
 	w.policies.Store(&policies)
 	w.dispatcher.SetPolicies(policies)
 }
