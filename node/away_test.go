@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -34,6 +35,8 @@ func TestANodeWaitsForItsServersAndStoresItsPoliciesThen(t *testing.T) {
 	log.Await(t, "no server answers: waiting until one does, and delivering nothing")
 	if report, running := n.Report(); running || report.Mode != node.Waiting || n.ID() != "" {
 		t.Errorf("reports %+v", report)
+	} else if text, err := json.Marshal(report); err != nil || strings.Contains(string(text), "null") {
+		t.Errorf("%s, %v: has a list or an object that is null", text, err)
 	}
 	way.Mend(t)
 	log.Await(t, "node runs")

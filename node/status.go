@@ -95,7 +95,10 @@ func (n *Node) Report() (Report, bool) {
 		if looks := n.away.Load(); looks != nil {
 			sick = looks.State().Sick()
 		}
-		return Report{Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Idle: map[string]string{}, Lanes: []dispatcher.LaneReport{}, Databases: sick, Servers: []ServerAddress{}, Hangs: map[string]string{}}, false
+		return Report{ // no list and no object is null in JSON
+			Group: n.cfg.Group, Version: n.cfg.Version, Mode: mode, Types: []string{}, Lacks: map[string]string{}, Idle: map[string]string{},
+			Lanes: []dispatcher.LaneReport{}, Databases: sick, Servers: []ServerAddress{}, Hangs: map[string]string{},
+		}, false
 	}
 	told := p.roster.now()
 	return Report{
