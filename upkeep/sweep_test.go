@@ -267,20 +267,39 @@ func TestMetricsTellWhatSweepsDid(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	done := map[string]int{}
 	s := NewSweeper(SweeperConfig{Upkeep: func() map[string]int { return maps.Clone(done) }, Registerer: registry})
-	s.metrics.observe(SweepResult{})
-	s.metrics.observe(SweepResult{TimedOut: true, Left: map[string]int{"a (no time left)": 5}})
-	s.metrics.observe(SweepResult{TimedOut: true, Failed: []string{"db1"}, Left: map[string]int{"a (server failed)": 2, "b (paused)": 1}})
+	s.metrics.observe(SweepResult{}, nil)
+	s.metrics.observe(SweepResult{TimedOut: true, Left: map[string]int{"a (no time left)": 5}}, nil)
+	s.metrics.observe(SweepResult{TimedOut: true, Failed: []string{"db1"}, Left: map[string]int{"a (server failed)": 2, "b (paused)": 1}}, nil)
 	wantExported(t, registry, map[string]float64{"sweeps_total ok": 1, "sweeps_total timed_out": 1, "sweeps_total failed": 1, "left": 3}, "sweeps_total", "left")
 	for range 2 {
-		s.metrics.observe(SweepResult{Overdue: 9, Claimed: 7, Counts: Counts{Delivered: 3, Retried: 2, Dead: 1, Skipped: 3}, Elsewhere: 2, InDelivery: 1})
+		s.metrics.observe(SweepResult{Overdue: 9, Claimed: 7, Counts: Counts{Delivered: 3, Retried: 2, Dead: 1, Skipped: 3}, Elsewhere: 2, InDelivery: 1}, nil)
 	}
 	wantExported(t, registry, map[string]float64{
 		"overdue_total": 18, "claimed_total": 14, "last_claimed": 7, "tasks_total delivered": 6, "tasks_total retried": 4, "tasks_total dead": 2,
 		"tasks_total skipped": 6, "tasks_total elsewhere": 4,
 	}, "overdue_total", "claimed_total", "last_claimed", "tasks_total")
 	done[RunsMade], done[AlarmsRaised] = 3, 1
-	s.metrics.observe(SweepResult{Upkeep: s.sinceLast()})
+	s.metrics.observe(SweepResult{Upkeep: s.sinceLast()}, nil)
 	done[RunsMade] = 5
-	s.metrics.observe(SweepResult{Upkeep: s.sinceLast()})
+	s.metrics.observe(SweepResult{Upkeep: s.sinceLast()}, nil)
 	wantExported(t, registry, map[string]float64{"upkeep_total runs_made": 5, "upkeep_total alarms_raised": 1, "last_upkeep runs_made": 2}, "upkeep_total", "last_upkeep")
+}
+
+// A sweep without all runs of schedules did not do all its work: its exit code is 1.
+func TestASweepThatMadeNotAllRunsOfSchedulesIsNotOK(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	cfg, failed := sweepConfig(bareServers{}), errors.New("no grant")
+	cfg.Intake, cfg.Registerer = newIntake(1), registry
+	cfg.Make = func(context.Context) (int, error) { return 0, failed }
+	s := NewSweeper(cfg)
+	if _, err := s.Sweep(t.Context()); !errors.Is(err, failed) {
+		t.Error(err)
+	}
+	wantExported(t, registry, map[string]float64{}, "last_ok", "last_success_timestamp_seconds")
+	failed = nil
+	if _, err := s.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantExported(t, registry, map[string]float64{"last_ok": 1}, "last_ok")
 }

@@ -113,7 +113,7 @@ func (s *Sweeper) sweep(ctx context.Context, timeout time.Duration) (SweepResult
 	run.end(timed)
 	result, err := run.result(), run.failure()
 	result.Upkeep = s.sinceLast()
-	s.metrics.observe(result)
+	s.metrics.observe(result, err)
 	return result, err
 }
 

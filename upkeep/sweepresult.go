@@ -193,7 +193,7 @@ func (r SweepResult) String() string {
 	return b.String()
 }
 
-// Ended returns the metrics of the sweep. ok says that no server failed.
+// Ended returns the metrics of the sweep. ok says that it had no error.
 func (r SweepResult) Ended(ok bool) Ended {
 	outcomes := map[string]int{"delivered": r.Delivered, "retried": r.Retried, "dead": r.Dead, "skipped": r.Skipped, "elsewhere": r.Elsewhere}
 	through := func(set func(n int, labels ...string)) {
@@ -251,7 +251,7 @@ func newSweepMetrics(r prometheus.Registerer, upkept func() map[string]int) *swe
 	}
 }
 
-func (m *sweepMetrics) observe(r SweepResult) {
+func (m *sweepMetrics) observe(r SweepResult, err error) {
 	word := "ok"
 	switch {
 	case len(r.Failed) > 0:
@@ -261,5 +261,5 @@ func (m *sweepMetrics) observe(r SweepResult) {
 	}
 	m.ended(word, r.Took)
 	m.left.Set(float64(r.LeftTotal()))
-	m.add(r.Ended(len(r.Failed) == 0))
+	m.add(r.Ended(err == nil))
 }
