@@ -15,7 +15,11 @@ func (a *API) bizTypes() {
 		id: "list_biz_types", method: http.MethodGet, path: "/biz-types", tag: "biz types", needs: apitoken.Read, connects: true, summary: "List the biz types that the token is for",
 	}, func(ctx context.Context, c *call, _ *struct{}) (BizTypes, error) {
 		seen, err := a.seenTypes(ctx, c)
-		return BizTypes{seen}, err
+		if seen == nil {
+			return BizTypes{}, err
+		}
+		c.cause = err
+		return BizTypes{seen, err != nil}, nil
 	})
 	register(a, operation{
 		id: "get_biz_type", method: http.MethodGet, path: "/biz-types/{name}", tag: "biz types", needs: apitoken.Read, connects: true, summary: "Get a biz type",
@@ -94,16 +98,20 @@ func alarmOf(p biztype.Policy, c *call) *Alarm {
 
 // BizTypes are the biz types that a token allows.
 type BizTypes struct {
-	BizTypes []BizType `json:"biz_types"`
+	BizTypes   []BizType `json:"biz_types"`
+	Incomplete bool      `json:"incomplete,omitempty" doc:"A policy can't be read: the log of the node that answers says which"`
 }
 
-// seenTypes reads the biz types that the caller may see.
+// seenTypes reads the biz types that the caller may see. Beside an error it returns those that can be read; nil: none can.
 func (a *API) seenTypes(ctx context.Context, c *call) ([]BizType, error) {
 	people, err := a.backend.people.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	policies, err := people.BizTypes(ctx)
+	if policies == nil {
+		return nil, err
+	}
 	seen := []BizType{}
 	for _, p := range policies {
 		if c.sees(p.Name) {

@@ -223,6 +223,13 @@ func TestAPolicyThatCannotBeReadHidesNoOther(t *testing.T) {
 	if page := want[api.Tasks](s, http.StatusOK, get("/tasks?status=pending").by("read")); len(page.Tasks) != 1 {
 		t.Errorf("%+v", page)
 	}
+	all := want[api.BizTypes](s, http.StatusOK, get("/biz-types").by("all"))
+	if len(all.BizTypes) != 1 || all.BizTypes[0].Name != "order.close" || !all.Incomplete {
+		t.Errorf("%+v", all)
+	}
+	if text := s.log.String(); !strings.Contains(text, "an API answer is incomplete") || !strings.Contains(text, "biz type coupon.remind: policy of revision ") {
+		t.Error(text)
+	}
 }
 
 // serving starts an API that serves a listener until stop is called or the test ends.
