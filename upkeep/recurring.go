@@ -252,7 +252,11 @@ type Times interface{ Next(time.Time) time.Time }
 // shows a correct example. An expression that never fires, such as one of the 30th of
 // February, is refused.
 func ParseTimes(expression string) (Times, error) {
-	s, err := cron.ParseStandard(expression)
+	text := expression
+	if strings.Contains(text, "TZ=") {
+		text += " " // the parser panics if none is behind a zone
+	}
+	s, err := cron.ParseStandard(text)
 	if err != nil {
 		return nil, fmt.Errorf("cron expression %q: %w: want five fields such as \"*/5 * * * *\", or \"@every 1m\"", expression, err)
 	}

@@ -39,6 +39,7 @@ func TestParseTimesSaysWhatIsWrong(t *testing.T) {
 		"*/5 * * * *": "", "@hourly": "", "@every 90s": "", "CRON_TZ=Asia/Shanghai 0 4 * * *": "", "0 0 29 2 *": "",
 		"0 0 30 2 1": "", // of a day and a weekday, cron accepts either
 		"":           five, "* * * *": five, "61 * * * *": five, "@sometimes": five, "@every soon": five, "every day": five,
+		"TZ=UTC": five, "CRON_TZ=Europe/Berlin": five, "CRON_TZ=\t@daily": five, "TZ=": five,
 		"0 0 30 2 *": never, "0 0 31 4,6,9,11 *": never, "CRON_TZ=Europe/Berlin 0 0 30 2 *": never,
 	} {
 		got := ""
