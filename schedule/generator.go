@@ -38,7 +38,7 @@ const (
 	passMakes  = 20                     // Makes of one schedule in a pass
 	passLook   = time.Second            // between two looks whether tables were added, or a clock was set back
 	passAgain  = 5 * time.Second        // from a pass that failed to the next; doubles
-	makeSlow   = time.Second / 4        // a Make that takes longer makes way for those of other databases
+	makeSlow   = time.Second / 4        // a Make that takes longer makes way for others, of which none waits for a lock
 	makeWithin = 10 * time.Second       // time-out of one Make
 	dueWithin  = 30 * time.Second       // time-out of Due
 )
@@ -57,8 +57,8 @@ type GeneratorConfig struct {
 type Generator struct {
 	cfg     GeneratorConfig
 	maker   *maker
-	makeOne func(context.Context, tocsin.JobID) (Made, error) // maker.Make; tests count the calls, and refuse some
-	servers []string                                          // names, by index
+	makeOne func(context.Context, tocsin.JobID, bool) (Made, error) // maker.Make; tests count the calls, and refuse some
+	servers []string                                                // names, by index
 	limit   loop.LogLimit
 	overdue []atomic.Int64 // by server: the earliest fire time that is past and not made, Unix ms; 0: none
 
@@ -215,7 +215,7 @@ func (g *Generator) takeBack(ctx context.Context, server int) bool {
 func (g *Generator) takeBackOne(ctx context.Context, id tocsin.JobID) {
 	ctx, cancel := context.WithTimeout(ctx, makeWithin)
 	defer cancel()
-	made, err := g.makeOne(ctx, id)
+	made, err := g.makeOne(ctx, id, false)
 	switch {
 	case err != nil:
 		g.failures.Inc()

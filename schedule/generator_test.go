@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // newGenerated is a site whose databases are on two servers.
@@ -101,8 +102,8 @@ func TestTwoGeneratorsAtOnceMakeEachFireTimeOnce(t *testing.T) {
 	var told atomic.Int64 // runs that they say they made
 	for _, g := range []*Generator{a, b} {
 		makes := g.makeOne
-		g.makeOne = func(ctx context.Context, id tocsin.JobID) (Made, error) {
-			made, err := makes(context.WithoutCancel(ctx), id) // the end of the test loses no answer
+		g.makeOne = func(ctx context.Context, id tocsin.JobID, noWait bool) (Made, error) {
+			made, err := makes(context.WithoutCancel(ctx), id, noWait) // the end of the test loses no answer
 			told.Add(int64(made.Runs))
 			return made, err
 		}
@@ -259,11 +260,11 @@ func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
 	}
 	fails := true
 	g := s.generator(nil)
-	g.makeOne = func(ctx context.Context, id tocsin.JobID) (Made, error) {
+	g.makeOne = func(ctx context.Context, id tocsin.JobID, noWait bool) (Made, error) {
 		if fails && bad[id] {
 			return Made{}, errors.New("refused")
 		}
-		return g.maker.Make(ctx, id)
+		return g.maker.Make(ctx, id, noWait)
 	}
 	result, err := g.Overdue(t.Context())
 	if err != nil || result.Failed != 10 || result.Schedules != 10 {
@@ -283,51 +284,60 @@ func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
 	}
 }
 
-// TestLockedRowsHoldUpNoOtherDatabase of their server: a few wait, and the others come up again when the rows are free.
+// TestLockedRowsHoldUpNoOtherDatabase of their server, and keep few of its connections, in however many databases they are: a few Makes wait for
+// them, and the others come up again in the next pass.
 func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {
 	t.Parallel()
-	s := newGenerated(t)
-	s.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}}
+	const free = 3 // the database whose rows nobody locks
+	s := openSite(t, apply(t, tocsin.Config{
+		Layout:  tocsin.Layout{Databases: free + 1, Tables: 1, Prefix: devtest.Prefix(t)},
+		Servers: []tocsin.Server{{Name: "db1", DSN: devtest.DSN(t)}},
+	}))
 	s.creates(60, "@every 1m")
 	s.age(10 * time.Minute)
 	tx, err := s.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	locked, err := tx.QueryContext(t.Context(), "SELECT schedule_id FROM "+s.cfg.Layout.Database(0)+".schedule FOR UPDATE")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = locked.Close()
-	in := func(database int, id tocsin.JobID) bool { return s.cfg.Layout.DatabaseOf(id.Table()) == database }
-	var met atomic.Int32 // Makes of the database whose rows are locked
-	g := s.generator(nil)
-	g.makeOne = func(ctx context.Context, id tocsin.JobID) (Made, error) {
-		if in(0, id) {
-			met.Add(1)
+	for database := range free {
+		locked, err := tx.QueryContext(t.Context(), "SELECT schedule_id FROM "+s.cfg.Layout.Database(database)+".schedule FOR UPDATE")
+		if err != nil {
+			t.Fatal(err)
 		}
-		return g.maker.Make(ctx, id)
+		_ = locked.Close()
 	}
-	ended := make(chan error)
-	go func() {
-		_, err := g.pass(t.Context(), 0, Step)
-		ended <- err
-	}()
-	made := func(database int) bool {
-		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return in(database, one.ID) && len(s.fires(one)) == 0 })
+	in := func(database int, id tocsin.JobID) bool { return s.cfg.Layout.DatabaseOf(id.Table()) == database }
+	var waited atomic.Int32
+	g := s.generator(nil)
+	g.makeOne = func(ctx context.Context, id tocsin.JobID, noWait bool) (Made, error) {
+		began := time.Now()
+		made, err := g.maker.Make(ctx, id, noWait)
+		if !in(free, id) && !noWait {
+			waited.Add(1)
+		}
+		if took := time.Since(began); !in(free, id) && (mysql.ClassOf(err) != mysql.Contended || took >= time.Second && noWait) { // a lock wait is a second
+			t.Errorf("a Make met a locked row: %v after %s", err, took)
+		}
+		return made, err
 	}
-	s.await("the runs of the other database", func() bool { return made(1) })
-	if n := met.Load(); n >= 2*passWidth {
-		t.Errorf("%d Makes met the lock before all of the other database were made", n)
+	if result, err := g.pass(t.Context(), 0, Step); err != nil || result.Failed == 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	made := func(unlocked bool) bool {
+		return !slices.ContainsFunc(s.all(), func(one Schedule) bool { return in(free, one.ID) == unlocked && len(s.fires(one)) == 0 })
+	}
+	if !made(true) {
+		t.Error("not all runs of the other database are made")
+	}
+	if n := waited.Load(); n > passWidth {
+		t.Errorf("%d Makes waited for locks", n)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if _, err := g.pass(t.Context(), 0, Step); err != nil || !made(0) {
-		t.Errorf("the runs of the database that was locked: %v", err)
+	g.makeOne = g.maker.Make
+	if _, err := g.pass(t.Context(), 0, Step); err != nil || !made(false) {
+		t.Errorf("the runs of the databases that were locked: %v", err)
 	}
 }
 

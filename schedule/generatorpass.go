@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -29,6 +30,7 @@ type pass struct {
 	*Generator
 	server int
 	ahead  time.Duration
+	wary   atomic.Bool // a Make took long
 
 	mu     sync.Mutex
 	result PassResult
@@ -91,8 +93,8 @@ func (p *pass) next(ctx context.Context) (more bool, err error) {
 	return len(due) > 0 && ctx.Err() == nil, err
 }
 
-// makeAll makes the next runs of these schedules, passWidth at a time in each database. A Make that takes long makes way for one
-// of another database: rows that are locked in one hold up no other.
+// makeAll makes the next runs of these schedules, passWidth at a time. A Make that takes long makes way for another, as rows that are locked
+// hold up no others. From then on no Make of the pass waits for a lock: each that does keeps a connection of the server's pool.
 func (p *pass) makeAll(ctx context.Context, due []Due) {
 	var workers sync.WaitGroup
 	free := make(chan struct{}, passWidth)
@@ -107,7 +109,10 @@ func (p *pass) makeAll(ctx context.Context, due []Due) {
 		}
 		workers.Go(func() {
 			release := sync.OnceFunc(func() { <-free })
-			late := time.AfterFunc(makeSlow, release)
+			late := time.AfterFunc(makeSlow, func() {
+				p.wary.Store(true)
+				release()
+			})
 			began := time.Now()
 			failed := p.make(ctx, d) != nil
 			p.end(d, failed && time.Since(began) > makeSlow)
@@ -163,7 +168,7 @@ func pauseBefore(d Due, of int, now int64) time.Duration {
 func (p *pass) make(ctx context.Context, d Due) error {
 	bounded, cancel := context.WithTimeout(ctx, makeWithin)
 	defer cancel()
-	made, err := p.makeOne(bounded, d.ID)
+	made, err := p.makeOne(bounded, d.ID, p.wary.Load())
 	if made.PassedOver > 0 {
 		p.cfg.Missed(MissedRun{BizType: made.BizType, Schedule: made.Name, Time: d.Next,
 			Why: fmt.Sprintf("missed, with all that the schedule's policy passes over from then on: %d fire times", made.PassedOver)})

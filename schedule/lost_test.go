@@ -106,7 +106,7 @@ func TestALostMakeIsRepeated(t *testing.T) {
 			s, p := throughProxy(t)
 			made := s.create(every("each.second", "1s"))
 			p.BreakAt("\x03COMMIT", before, 1)
-			if _, err := s.maker.Make(t.Context(), made.ID); err == nil || p.Breaks() != 1 {
+			if _, err := s.maker.Make(t.Context(), made.ID, false); err == nil || p.Breaks() != 1 {
 				t.Fatalf("%v, %d connections broke", err, p.Breaks())
 			}
 			s.make(made.ID)
@@ -134,7 +134,7 @@ func TestALostEditThatAnotherFollowed(t *testing.T) {
 	<-held // its row is locked
 	others := make(chan Made)
 	go func() {
-		got, err := openSite(t, withDSN(s.cfg, devtest.DSN(t))).maker.Make(context.Background(), made.ID)
+		got, err := openSite(t, withDSN(s.cfg, devtest.DSN(t))).maker.Make(context.Background(), made.ID, false)
 		if err != nil {
 			t.Error(err)
 		}
@@ -219,7 +219,7 @@ func TestOlderTablesHaveNoSchedules(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"create": second(s.Create(t.Context(), every("new", "1m"))), "run": second(s.RunNow(t.Context(), "report")),
-		"edit": second(s.Update(t.Context(), every("report", "2m"), 0)), "make": second(s.maker.Make(t.Context(), made.ID)),
+		"edit": second(s.Update(t.Context(), every("report", "2m"), 0)), "make": second(s.maker.Make(t.Context(), made.ID, false)),
 	} {
 		if !errors.Is(err, tocsin.ErrSchema) || !strings.Contains(err.Error(), "programs for version 2 may still use") || !strings.Contains(err.Error(), "`tocsin ddl finish`") {
 			t.Errorf("%s: %v", what, err)

@@ -109,7 +109,7 @@ func (s *site) apply(d Definition) Applied {
 
 func (s *site) make(id tocsin.JobID) Made {
 	s.t.Helper()
-	made, err := s.maker.Make(s.t.Context(), id)
+	made, err := s.maker.Make(s.t.Context(), id, false)
 	if err != nil {
 		s.t.Fatal(err)
 	}

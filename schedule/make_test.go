@@ -112,7 +112,7 @@ func TestChangesAgainstMakers(t *testing.T) {
 	for _, m := range []*maker{s.maker, s.another()} {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				_, err := m.Make(ctx, made.ID)
+				_, err := m.Make(ctx, made.ID, false)
 				// An edit may hold the row for longer than a maker waits for it. The maker comes again.
 				if err != nil && ctx.Err() == nil && mysql.ClassOf(err) != mysql.Contended {
 					t.Error(err)

@@ -88,8 +88,10 @@ type Made struct {
 //
 // A schedule whose runs count as made until more than 25 minutes ahead, by the database's clock and by this machine's, is taken
 // back to now: the database's clock was ahead when they were made. See Ahead.
-func (m *maker) Make(ctx context.Context, id tocsin.JobID) (made Made, err error) {
-	err = m.at(ctx, id, func(h *here) error {
+//
+// With noWait, a row that is locked is an error of the class mysql.Contended at once.
+func (m *maker) Make(ctx context.Context, id tocsin.JobID, noWait bool) (made Made, err error) {
+	err = m.lockedAt(ctx, id, noWait, func(h *here) error {
 		made = Made{}
 		if h.row != nil && h.row.wrongly(h.now) {
 			made, err = h.takeBack(ctx)
