@@ -284,6 +284,20 @@ func TestSchedulesThatFailHoldUpNoOthers(t *testing.T) {
 	}
 }
 
+// TestADatabaseThatCannotBeReadLeavesNothingBehind of what is made in others of its server.
+func TestADatabaseThatCannotBeReadLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.creates(20, "@every 1m")
+	s.age(10 * time.Minute)
+	g := s.generator(nil)
+	all := slices.DeleteFunc(s.all(), func(one Schedule) bool { return s.cfg.Layout.DatabaseOf(one.Table) == 1 })
+	s.exec(Schedule{}, "RENAME TABLE "+s.cfg.Layout.Database(1)+".schedule TO "+s.cfg.Layout.Database(1)+".gone")
+	if result, err := g.pass(t.Context(), 0, Step); err == nil || result.Schedules != len(all) || len(all) == 0 || g.Behind() != 0 {
+		t.Errorf("%+v of %d schedules, %v, behind by %s", result, len(all), err, g.Behind())
+	}
+}
+
 // TestLockedRowsHoldUpNoOtherDatabase of their server, and keep few of its connections, in however many databases they are: a few Makes wait for
 // them, and the others come up again in the next pass.
 func TestLockedRowsHoldUpNoOtherDatabase(t *testing.T) {

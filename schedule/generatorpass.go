@@ -57,12 +57,14 @@ func (g *Generator) pass(ctx context.Context, server int, ahead time.Duration) (
 	g.passedOver.Add(float64(p.result.PassedOver))
 	g.lost.Add(float64(p.result.Lost))
 	g.failures.Add(float64(p.result.Failed))
+	if err == nil || len(p.makes) > 0 { // else nothing could be read
+		g.overdue[server].Store(earliest(p.failed))
+	}
 	if err != nil {
 		g.failures.Inc()
 		g.limit.Of(g.cfg.Logger, "due "+g.servers[server]).Warn("schedules can't be read: their next runs are made later", "error", err, "server", g.servers[server])
 		return p.result, err
 	}
-	g.overdue[server].Store(earliest(p.failed))
 	if p.result.Runs+p.result.PassedOver > 0 {
 		g.cfg.Logger.Debug("runs of schedules made", "server", g.servers[server], "schedules", p.result.Schedules,
 			"runs", p.result.Runs, "passed_over", p.result.PassedOver)
