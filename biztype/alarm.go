@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Bounds of an alarm.
@@ -34,9 +36,9 @@ func (c *check) alarmTarget(p, to Policy) {
 	case to.Name == p.Name:
 		c.Refuse(true, key, "its alarm is to itself: another biz type must deliver it")
 	case to.Alarm != nil:
-		c.Refuse(true, key, "its alarm is to %s, which has an alarm too: a biz type that delivers alarms has none", to.Name)
+		c.Refuse(true, key, "its alarm is to %s, which has an alarm too: a biz type that delivers alarms has none", name.Shown(to.Name))
 	default:
-		c.Refuse(kept < keptAlarm, key, "its alarm is to %s, whose retention is %s: use at least %s", to.Name, kept, keptAlarm)
+		c.Refuse(kept < keptAlarm, key, "its alarm is to %s, whose retention is %s: use at least %s", name.Shown(to.Name), kept, keptAlarm)
 	}
 }
 

@@ -26,6 +26,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"a list as duration":    {good + "    timeout: [3s]\n", `biz.yaml:5: a duration such as 30s, 10m or 24h belongs here`},
 		"no types":              {"biz_types: []\n", `biz.yaml:1: no biz types`},
 		"bad name":              {"biz_types:\n  - name: Order\n    number: 1\n    group: g\n", `biz.yaml:2: biz type Order: name "Order": use lower-case letters, digits, '.', '_' and '-', a letter or digit first, at most 64`},
+		"a name of two lines":   {"biz_types:\n  - name: \"a\\nb\"\n    number: 1\n    group: g\n", `biz.yaml:2: biz type "a\nb": name "a\nb": use lower-case letters, digits, '.', '_' and '-', a letter or digit first, at most 64`},
 		"no number":             {"biz_types:\n  - name: a\n    group: g\n", `biz.yaml:2: biz type a: needs a number, at least 1 and never used before`},
 		"number twice":          {good + "  - name: b\n    number: 1\n    group: g\n", `biz.yaml:6: biz type b: number 1 is that of order.close too`},
 		"name twice":            {good + "  - name: order.close\n    number: 2\n    group: g\n", `biz.yaml:5: biz type order.close: the name stands twice`},

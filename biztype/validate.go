@@ -45,7 +45,7 @@ func label(p Policy) string {
 	if p.Name == "" {
 		return fmt.Sprintf("#%d", p.Number)
 	}
-	return p.Name
+	return name.Shown(p.Name)
 }
 
 // faults finds all that is wrong with the policies of a file.
@@ -57,7 +57,7 @@ func faults(policies []Policy) (all yamlfile.Faults) {
 		c.policy(p)
 		c.Refuse(names[p.Name], "name", "the name stands twice")
 		if other, taken := numbers[p.Number]; taken && p.Number != 0 {
-			c.Refuse(true, "number", "number %d is that of %s too", p.Number, other)
+			c.Refuse(true, "number", "number %d is that of %s too", p.Number, name.Shown(other))
 		}
 		names[p.Name], numbers[p.Number] = true, p.Name
 		if p.Alarm != nil {

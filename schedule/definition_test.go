@@ -74,6 +74,7 @@ func TestFilesAreRefusedWithTheLine(t *testing.T) {
 		"schedules:\n  - name: a\n    biz_type: b\n    cron: '@daily'\n    zone: Berlin":                           "s.yaml:5: schedule a: zone \"Berlin\" is unknown",
 		"schedules:\n  - name: a\n    biz_type: b\n    cron: '@daily'\n    jitter: 25h":                            "s.yaml:5: schedule a: jitter 25h0m0s is not below",
 		"schedules:\n  - {name: a, biz_type: b, cron: '* * * * *'}\n  - {name: a, biz_type: b, cron: '* * * * *'}": "s.yaml:3: schedule a: the name stands twice",
+		"schedules:\n  - name: \"a\\nb\"\n    biz_type: b\n    cron: '* * * * *'":                                  "s.yaml:2: schedule \"a\\nb\": name \"a\\nb\": use lower-case letters",
 		"schedules:\n  - biz_type: b\n    cron: '* * * * *'":                                                       "s.yaml:2: schedule without a name: name \"\": use lower-case letters",
 	} {
 		if _, err := Parse([]byte(text), "s.yaml"); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -90,6 +91,7 @@ func TestEachFaultIsOneLineOfItsField(t *testing.T) {
 		change func(*Definition)
 	}{
 		`name "A": use lower-case letters`:                  {"name", func(d *Definition) { d.Name = "A" }},
+		`name "a\nb": use lower-case letters`:               {"name", func(d *Definition) { d.Name = "a\nb" }},
 		`app "a b": use letters`:                            {"app", func(d *Definition) { d.App = "a b" }},
 		"needs the biz_type of its runs":                    {"biz_type", func(d *Definition) { d.BizType = "" }},
 		"give either biz_id or key":                         {"key", func(d *Definition) { d.BizID, d.Key = 1, "k" }},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // What the calls of this package fail with, for errors.Is, besides the errors of package tocsin.
@@ -17,14 +18,14 @@ var (
 )
 
 // invalid refuses a definition.
-func invalid(name, format string, args ...any) error {
-	return client.Refuse(ErrInvalid, "schedule %s: %s", label(name), fmt.Sprintf(format, args...))
+func invalid(of, format string, args ...any) error {
+	return client.Refuse(ErrInvalid, "schedule %s: %s", label(of), fmt.Sprintf(format, args...))
 }
 
-// label shows a name that may be missing.
-func label(name string) string {
-	if name == "" {
+// label shows a name that may be missing, or none.
+func label(of string) string {
+	if of == "" {
 		return "without a name"
 	}
-	return name
+	return name.Shown(of)
 }

@@ -22,6 +22,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -75,6 +76,14 @@ func CheckShown(what, name string) error {
 		return fmt.Errorf("%s %q: use one line of printable text", what, name)
 	}
 	return nil
+}
+
+// Shown returns a name for a message of one line: quoted unless it is such text.
+func Shown(name string) string {
+	if CheckShown("", name) != nil {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // OfHost turns a host name into the name of a node. A valid one is kept. To others it
