@@ -235,7 +235,6 @@ func (s *server) unwanted(t *task, reason string) *store.Run {
 
 // refuse ends a loaded run that its schedule does not want.
 func (s *server) refuse(t *task, reason string) {
-	s.d.cfg.Runs.Count(t.turn, t.row, reason)
 	s.mu.Lock()
 	t.lane.leave(t.loaded, time.Now())
 	s.open.add(t)

@@ -89,6 +89,12 @@ func (r *turns) Count(_ *schedule.Turn, _ *store.Row, reason string) {
 	r.ended = append(r.ended, reason)
 }
 
+func (r *turns) counted() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ended)
+}
+
 // withRuns runs f with a dispatcher of runs, in a bubble.
 func withRuns(t *testing.T, target handler, f func(*rig, *turns)) {
 	t.Helper()
@@ -504,15 +510,24 @@ func TestARunThatIsReplacedBeforeItBeginsIsNotDelivered(t *testing.T) {
 	})
 }
 
-// TestRunsThatAreNotWantedEnd without a call, with a run in the history that has their fire time.
+// TestRunsThatAreNotWantedEnd without a call, with a run in the history that has their fire time. They are counted once that is stored.
 func TestRunsThatAreNotWantedEnd(t *testing.T) {
 	var calls atomic.Int32
 	withRuns(t, func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig, all *turns) {
 		b := &book{}
 		r.cfg.Record = b.record
 		all.began = func(*store.Row) schedule.Began { return schedule.Began{Ended: "missed: 5m0s late"} }
+		r.failOn("settle", errLost)
 		late, deleted := r.runOf(1, 0), r.runOf(2, 0)
 		pass(2 * time.Second)
+		if counted := all.counted(); len(counted) > 0 {
+			t.Errorf("counted before they are stored: %q", counted)
+		}
+		r.failOn("", nil)
+		pass(20 * time.Second)
+		if counted := all.counted(); !slices.Equal(counted, []string{"cancelled: its schedule was deleted"}) {
+			t.Errorf("counted: %q", counted)
+		}
 		r.status(late, tocsin.Cancelled)
 		r.status(deleted, tocsin.Cancelled)
 		lines := b.lines()

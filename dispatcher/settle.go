@@ -296,6 +296,9 @@ func (r result) dueAgain(fate store.Fate, now int64) (due int64, again bool) {
 // tell says what became of the outcomes.
 func (s *server) tell(batch []result, fates []store.Fate) {
 	for i, r := range batch {
+		if r.verb == tocsin.Skipped && fates[i] == store.Stored {
+			s.d.cfg.Runs.Count(r.turn, r.row, r.reason)
+		}
 		if !r.after {
 			s.d.cfg.Settled(Settlement{JobID: r.row.JobID, Type: r.row.Type, Fate: fates[i], Verb: r.verb, Undone: r.undone, Missed: r.notBefore > 0})
 		}
