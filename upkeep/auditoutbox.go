@@ -134,7 +134,7 @@ type outboxPart struct {
 	err                    error
 }
 
-// count adds a row to the last finding, if it is of that fault at that place, or to a new one.
+// count adds a row to the finding of its fault at its place.
 func (p *outboxPart) count(where, fault, example string) {
 	at := slices.IndexFunc(p.findings, func(f OutboxFinding) bool { return f.Where == where && f.Fault == fault })
 	if at < 0 {

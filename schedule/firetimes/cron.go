@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/robfig/cron/v3"
 )
@@ -18,7 +19,8 @@ import (
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
 const (
-	maxExpression = 255 // characters
+	maxExpression = 255         // characters
+	minPeriod     = time.Second // of @every
 	star          = 1 << 63
 	allHours      = 1<<24 - 1
 	hint          = `want five fields such as "*/5 * * * *", a descriptor such as @daily, or "@every 90s"`
@@ -91,7 +93,7 @@ func parsePeriod(text string) (int64, error) {
 		return 0, fmt.Errorf(`no space before the period: write "@every %s"`, text)
 	case err != nil:
 		return 0, errors.New(`no period: want a duration such as "@every 90s" or "@every 1h30m"`)
-	case period < MinPeriod:
+	case period < minPeriod:
 		return 0, fmt.Errorf("period %v is under a second: want at least 1s", period)
 	case period%time.Millisecond != 0:
 		return 0, fmt.Errorf("period %v is not in whole milliseconds: round it", period)
@@ -120,9 +122,9 @@ func parseFields(e string) (fields, error) {
 
 // checkText refuses what the parser takes, or refuses in words that help nobody.
 func checkText(e string) error {
-	switch {
-	case len(e) > maxExpression:
-		return fmt.Errorf("the cron expression has %d characters: want at most %d", len(e), maxExpression)
+	switch n := utf8.RuneCountInString(e); {
+	case n > maxExpression:
+		return fmt.Errorf("the cron expression has %d characters: want at most %d", n, maxExpression)
 	case strings.HasPrefix(e, "TZ=") || strings.HasPrefix(e, "CRON_TZ="):
 		return errors.New("it names a time zone: put the zone into the field zone")
 	case slices.Contains(descriptors, e):

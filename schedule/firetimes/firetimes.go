@@ -52,9 +52,6 @@ type Times struct {
 	offset time.Duration
 }
 
-// MinPeriod is the shortest period of @every.
-const MinPeriod = time.Second
-
 // The first fire time of an expression is at most maxWait after its start, or it is refused. Next looks farther, as
 // 29 February is eight years away in 2096: what was accepted once never ends by itself.
 const (

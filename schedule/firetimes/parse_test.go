@@ -63,6 +63,7 @@ var refusals = map[string]struct {
 	"day 0":                         {spec{Cron: "0 0 0 * *"}, `field day of month has "0": want values of 1-31`},
 	"too large an hour":             {spec{Cron: "0 99999999999999999999 * * *"}, `field hour has "99999999999999999999"`},
 	"too long":                      {spec{Cron: strings.Repeat("1,", 200) + "1 * * * *"}, "the cron expression has 409 characters: want at most 255"},
+	"too long, of two bytes each":   {spec{Cron: strings.Repeat("ä", 300)}, "the cron expression has 300 characters: want at most 255"},
 	"start at the end":              {spec{Cron: "@daily", Start: noon, End: noon}, "start 2026-05-01 12:00:00 UTC is not before end 2026-05-01 12:00:00 UTC: set an earlier start or a later end"},
 	"a start beyond the calendar":   {spec{Cron: "@daily", Start: time.Unix(1<<50, 0)}, "is not in the years 1 to 9999: correct the start, end or anchor"},
 	"an anchor beyond the calendar": {spec{Cron: "@every 1s", Anchor: time.Unix(-1<<60, 0)}, "is not in the years 1 to 9999"},
