@@ -162,22 +162,30 @@ var verbNames = [...]string{"complete", "retry", "snooze", "bury", "skip"}
 func (v Verb) String() string { return verbNames[v] }
 
 // AsOutcome reads a handler's error: what it asks for, after how long (-1:
-// by the policy), and the reason to keep as last_error.
+// by the policy), and the reason to keep as last_error. If a method of err panics,
+// the reason says so.
 func AsOutcome(err error) (verb Verb, in time.Duration, reason string) {
+	if err == nil {
+		return Completed, 0, ""
+	}
+	verb, in = Retried, -1
+	defer func() {
+		if p := recover(); p != nil { // a method of a nil pointer in err, say
+			reason = fmt.Sprintf("the handler returned a %T that can't be read: %v", err, p)
+		}
+	}()
 	var b buried
 	var r retried
 	var s snoozed
 	switch {
-	case err == nil:
-		return Completed, 0, ""
 	case errors.As(err, &b):
-		return Buried, 0, b.err.Error()
+		verb, in, err = Buried, 0, b.err
 	case errors.As(err, &r):
-		return Retried, r.in, r.err.Error()
+		in, err = r.in, r.err
 	case errors.As(err, &s):
 		return Snoozed, s.in, ""
 	}
-	return Retried, -1, err.Error()
+	return verb, in, err.Error()
 }
 
 // MaxOutput is the most characters (not bytes) of a run's output; longer text is cut.

@@ -1,13 +1,10 @@
 package dispatcher
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-
-	"github.com/tocsinhq/tocsin"
 )
 
 const (
@@ -45,13 +42,6 @@ type notReached interface{ NotReached() bool }
 // resting is an error of a sink whose target has answered how long it wants to be left alone. Zero: it has not.
 type resting interface{ RestFor() time.Duration }
 
-// missed reports whether the error is of a delivery that did not reach its target, and that shall be made again.
-func missed(err error) bool {
-	var told notReached
-	verb, _, _ := tocsin.AsOutcome(err)
-	return verb == tocsin.Retried && errors.As(err, &told) && told.NotReached()
-}
-
 // finding is what a delivery tells of its target.
 type finding struct {
 	missed bool          // no task of it reached the target
@@ -59,30 +49,27 @@ type finding struct {
 	why    string
 }
 
-// find reads the errors of a delivery.
-func find(errs []error) (f finding) {
+// find sums up the replies of a delivery.
+func find(replies []reply) (f finding) {
 	n := 0
-	for _, err := range errs {
-		var told resting
+	for _, a := range replies {
 		switch {
-		case err == nil:
-			continue
-		case missed(err):
+		case a.missed:
 			n++
-		case errors.As(err, &told) && told.RestFor() > 0:
-			f.rest = max(f.rest, min(told.RestFor(), longestProbe))
+		case a.rest > 0:
+			f.rest = max(f.rest, a.rest)
 		default:
 			continue
 		}
-		_, _, f.why = tocsin.AsOutcome(err)
+		f.why = a.reason
 	}
-	f.missed = n == len(errs)
+	f.missed = n == len(replies)
 	return f
 }
 
 // judge takes in how the delivery of a worker ended.
-func (k *kind) judge(w *worker, errs []error) {
-	b, f := &k.breaker, find(errs)
+func (k *kind) judge(w *worker, replies []reply) {
+	b, f := &k.breaker, find(replies)
 	if !f.missed && f.rest == 0 && !b.heeds.Load() {
 		return
 	}
@@ -216,19 +203,19 @@ func (k *kind) unprobed(w *worker) {
 
 // release returns the tasks of an attempt whose target could not be reached to where they came from, for a second, and
 // keeps the others. No attempt is counted for them.
-func (k *kind) release(a attempt, errs []error) (attempt, []error) {
+func (k *kind) release(a attempt, replies []reply) (attempt, []reply) {
 	var back, kept []*task
-	var theirs []error
-	var why error
+	var theirs []reply
+	var why string
 	for i, t := range a.tasks {
-		if missed(errs[i]) {
-			back, why = append(back, t), errs[i]
+		if replies[i].missed {
+			back, why = append(back, t), replies[i].reason
 		} else {
-			kept, theirs = append(kept, t), append(theirs, errs[i])
+			kept, theirs = append(kept, t), append(theirs, replies[i])
 		}
 	}
 	if len(back) == 0 {
-		return a, errs
+		return a, replies
 	}
 	k.metrics.missed(len(back))
 	k.limit.Of(k.d.cfg.Logger, "not reached").Warn("a delivery could not reach its target: no attempt is counted",

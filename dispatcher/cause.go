@@ -29,11 +29,11 @@ type panicked struct{ value any }
 func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 // causeOf classifies the error of a failed attempt. A sink's error that has the method FailureCause says it itself.
-func causeOf(err error, timedOut bool) cause {
+func causeOf(err error) cause {
 	var told interface{ FailureCause() string }
 	var panicked panicked
 	switch {
-	case timedOut, errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded):
 		return byTimeout
 	case errors.As(err, &panicked):
 		return byPanic

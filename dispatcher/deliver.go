@@ -141,36 +141,24 @@ func (s *server) notBegun(tasks []*task, until int64) {
 	signal(s.wake)
 }
 
-// call runs the target and turns a panic, or a wrong number of results, into
-// errors.
-func (k *kind) call(ctx context.Context, sink Sink, infos []tocsin.Info) (errs []error) {
+// call runs the target and reads its errors. A panic, or a wrong number of results, fails all tasks. The
+// result is valid until the next call.
+func (w *worker) call(ctx context.Context, sink Sink) (replies []reply) {
+	k, n := w.kind, len(w.infos)
 	defer func() {
 		if p := recover(); p != nil {
 			k.limit.Of(k.d.cfg.Logger, "panicked").Error("handler panicked",
-				"biz_type", infos[0].BizType, "job_id", infos[0].JobID.String(), "panic", p, "stack", string(debug.Stack()))
-			errs = same(panicked{p}, len(infos))
+				"biz_type", w.infos[0].BizType, "job_id", w.infos[0].JobID.String(), "panic", p, "stack", string(debug.Stack()))
+			replies = same(replyOf(panicked{p}), n)
 		}
 	}()
-	errs = sink.Deliver(ctx, infos)
-	if len(errs) != len(infos) {
-		errs = same(fmt.Errorf("the handler returned %d results for %d tasks", len(errs), len(infos)), len(infos))
+	errs := sink.Deliver(ctx, w.infos)
+	if len(errs) != n {
+		return same(replyOf(fmt.Errorf("the handler returned %d results for %d tasks", len(errs), n)), n)
 	}
-	for i, err := range errs {
-		if err != nil {
-			errs[i] = readable(err)
-		}
+	w.replies = w.replies[:0]
+	for _, err := range errs {
+		w.replies = append(w.replies, replyOf(err))
 	}
-	return errs
-}
-
-// readable gives err, or another in place of one whose text can't be had: the
-// Error of a nil pointer in an error may panic.
-func readable(err error) (safe error) {
-	defer func() {
-		if p := recover(); p != nil {
-			safe = fmt.Errorf("the handler returned a %T that can't be read: %v", err, p)
-		}
-	}()
-	_ = err.Error()
-	return err
+	return w.replies
 }

@@ -28,6 +28,24 @@ type unreadable struct{ text string }
 
 func (u *unreadable) Error() string { return u.text }
 
+// unhappy is an error of which nothing but its text can be had.
+type unhappy struct{}
+
+func (unhappy) Error() string        { return "no" }
+func (unhappy) NotReached() bool     { panic("not a word") }
+func (unhappy) FailureCause() string { panic("not a word") }
+
+// chained is an error whose nil pointer has a text, and no cause.
+type chained struct{ cause error }
+
+func (*chained) Error() string   { return "no" }
+func (c *chained) Unwrap() error { return c.cause }
+
+// cannotBeRead is the reason of an error of a type.
+func cannotBeRead(of string) string {
+	return "the handler returned a *dispatcher." + of + " that can't be read: runtime error: invalid memory address or nil pointer dereference"
+}
+
 // says is a delivery with an output, which ends with the error.
 func says(text string, err error) handler {
 	return func(ctx context.Context, _ tocsin.Info) error {
@@ -110,7 +128,21 @@ var endingCases = map[string]endingCase{
 	},
 	"an error that panics": {
 		handler: says("", (*unreadable)(nil)), status: tocsin.Pending, calls: 2, tries: 2, cause: "error", logged: logFailed,
-		reason: "the handler returned a *dispatcher.unreadable that can't be read: runtime error: invalid memory address or nil pointer dereference",
+		reason: cannotBeRead("unreadable"),
+	},
+	"an error that panics in RetryIn": {
+		handler: says("", tocsin.RetryIn(time.Hour, (*unreadable)(nil))), status: tocsin.Pending, calls: 1, tries: 1, cause: "error",
+		reason: cannotBeRead("unreadable"), next: time.Hour, logged: logFailed,
+	},
+	"an error that panics in Bury": {
+		handler: says("", tocsin.Bury((*unreadable)(nil))), status: tocsin.Dead, calls: 1, tries: 1, cause: "error",
+		reason: cannotBeRead("unreadable"), logged: logDead, runs: []string{"1 buried: " + cannotBeRead("unreadable")},
+	},
+	"an error that panics if it is unwrapped": {
+		handler: says("", (*chained)(nil)), status: tocsin.Pending, calls: 2, tries: 2, cause: "error", reason: cannotBeRead("chained"), logged: logFailed,
+	},
+	"an error that panics if it is asked": {
+		handler: says("", unhappy{}), status: tocsin.Pending, calls: 2, tries: 2, cause: "error", reason: "no", logged: logFailed,
 	},
 	"a time-out of the handler": {
 		handler: func(ctx context.Context, _ tocsin.Info) error { <-ctx.Done(); return ctx.Err() }, status: tocsin.Pending, calls: 1,

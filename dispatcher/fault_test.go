@@ -93,7 +93,7 @@ func TestATaskRescheduledInFlightIsDeliveredAgainAtOnce(t *testing.T) {
 
 func TestAnEndlessSnoozeIsNotAnImmediateOne(t *testing.T) {
 	for _, err := range []error{tocsin.Snooze(math.MaxInt64), tocsin.RetryIn(math.MaxInt64, errors.New("later"))} {
-		end := endingOf(policy("order.close", 1).WithDefaults(), &store.Row{}, err, 1000, func() float64 { return 0 })
+		end := endingOf(policy("order.close", 1).WithDefaults(), &store.Row{}, replyOf(err), 1000, func() float64 { return 0 })
 		if want := 1000 + maxPutOff.Milliseconds(); end.next != want {
 			t.Errorf("%v: next %d, want %d", err, end.next, want)
 		}

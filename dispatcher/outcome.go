@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"errors"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -8,20 +9,48 @@ import (
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
-// endingOf decides what a target's error means for a row at now. The attempt
+// reply is what an error of a target says. The zero value is nil's.
+type reply struct {
+	verb   tocsin.Verb
+	undone bool          // see ending
+	missed bool          // its delivery did not reach the target, and shall be made again
+	cause  cause         // of a failure
+	in     time.Duration // Retried, Snoozed: until the next attempt; below 0: by the policy
+	rest   time.Duration // for so long the target wants to rest; 0: it does not
+	reason string
+}
+
+// replyOf reads an error, once and for all: its methods are the target's, and may panic. Then neither its cause is known nor what it says of
+// the target.
+func replyOf(err error) (a reply) {
+	if err == nil {
+		return a
+	}
+	a.verb, a.in, a.reason = tocsin.AsOutcome(err)
+	defer func() { _ = recover() }()
+	a.cause = causeOf(err)
+	var unreached notReached
+	var rests resting
+	a.missed = a.verb == tocsin.Retried && errors.As(err, &unreached) && unreached.NotReached()
+	if errors.As(err, &rests) {
+		a.rest = min(rests.RestFor(), longestProbe)
+	}
+	return a
+}
+
+// endingOf decides what a target's reply means for a row at now. The attempt
 // that reaches the policy's highest number buries the task. Pure but for rnd,
 // which gives numbers in [0, 1).
-func endingOf(p biztype.Policy, row *store.Row, err error, now int64, rnd func() float64) ending {
-	verb, in, reason := tocsin.AsOutcome(err)
+func endingOf(p biztype.Policy, row *store.Row, a reply, now int64, rnd func() float64) ending {
 	switch {
-	case verb == tocsin.Retried && row.Attempts+1 >= p.Attempts:
-		return ending{verb: tocsin.Buried, reason: reason}
-	case verb == tocsin.Retried && in < 0:
-		in = p.Wait(row.Attempts+1, rnd)
-	case verb == tocsin.Completed || verb == tocsin.Buried:
-		return ending{verb: verb, reason: reason}
+	case a.verb == tocsin.Retried && row.Attempts+1 >= p.Attempts:
+		return ending{verb: tocsin.Buried, reason: a.reason}
+	case a.verb == tocsin.Retried && a.in < 0:
+		a.in = p.Wait(row.Attempts+1, rnd)
+	case a.verb == tocsin.Completed || a.verb == tocsin.Buried:
+		return ending{verb: a.verb, reason: a.reason}
 	}
-	return ending{verb: verb, next: now + ceilMilli(min(in, maxPutOff)), reason: reason}
+	return ending{verb: a.verb, undone: a.undone, next: now + ceilMilli(min(a.in, maxPutOff)), reason: a.reason}
 }
 
 // ceilMilli rounds up, so that nothing is early.

@@ -47,7 +47,7 @@ func TestEveryEndingIsBoundedAndNeverInThePast(t *testing.T) {
 		row := store.Row{Info: tocsin.Info{Attempts: rapid.IntRange(0, 20).Draw(t, "attempts")}}
 		cause := rapid.SampledFrom([]string{"nil", "error", "bury", "retryIn", "snooze"}).Draw(t, "cause")
 		rnd := rapid.Float64Range(0, 0.999).Draw(t, "rnd")
-		end := endingOf(p, &row, causes[cause], 1000, func() float64 { return rnd })
+		end := endingOf(p, &row, replyOf(causes[cause]), 1000, func() float64 { return rnd })
 		again := end.verb == tocsin.Retried || end.verb == tocsin.Snoozed
 		switch {
 		case end.verb == tocsin.Retried && row.Attempts+1 >= p.Attempts:

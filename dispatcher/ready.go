@@ -77,21 +77,21 @@ func (k *kind) deliveries(r *rule) int {
 
 // learn notes how a delivery of rows that stood apart ended. It failed if each of its
 // tasks has to be retried.
-func (k *kind) learn(a attempt, errs []error) {
+func (k *kind) learn(a attempt, replies []reply) {
 	if a.rule.batch == 1 || !a.tasks[0].again() {
 		return
 	}
 	failed := 0
-	for _, err := range errs {
-		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retried {
+	for _, reply := range replies {
+		if reply.verb == tocsin.Retried {
 			failed++
 		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if failed == len(errs) {
+	if failed == len(replies) {
 		k.proven = 0
 	} else {
-		k.proven = min(k.proven+len(errs)-failed, 2*a.rule.batch)
+		k.proven = min(k.proven+len(replies)-failed, 2*a.rule.batch)
 	}
 }

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -109,19 +108,19 @@ func (c *attemptContext) cause() error {
 // whyOff says why a context ends.
 var whyOff = [store.Fates]error{store.Cancelled: tocsin.ErrCancelled, store.Rescheduled: tocsin.ErrRescheduled}
 
-// errCalledOff ends a delivery whose task was cancelled or rescheduled: a failure that follows from that is none.
-var errCalledOff = fmt.Errorf("called off: %w", tocsin.Snooze(0))
+// calledOff ends a delivery whose task was cancelled or rescheduled: a failure that follows from that is none.
+var calledOff = reply{verb: tocsin.Snoozed}
 
 // excuse replaces the failures of tasks that were called off.
-func (a *attempt) excuse(errs []error) {
+func (a *attempt) excuse(replies []reply) {
 	a.ctx.mu.Lock()
 	defer a.ctx.mu.Unlock()
 	if a.ctx.off == nil {
 		return
 	}
 	for i, t := range a.tasks {
-		if verb, _, _ := tocsin.AsOutcome(errs[i]); a.ctx.off[t.row.JobID] != nil && (verb == tocsin.Retried || verb == tocsin.Buried) {
-			errs[i] = errCalledOff
+		if verb := replies[i].verb; a.ctx.off[t.row.JobID] != nil && (verb == tocsin.Retried || verb == tocsin.Buried) {
+			replies[i] = calledOff
 		}
 	}
 }

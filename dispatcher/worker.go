@@ -18,6 +18,7 @@ type worker struct {
 	kind    *kind
 	tasks   []*task       // in hand
 	infos   []tocsin.Info // of the tasks, as the target sees them
+	replies []reply
 	results []result
 	waited  bool // the tasks in hand may have waited for a slot, for the rate, or for their target
 	probe   bool // the delivery in hand is a probe; guarded by kind.mu
@@ -102,17 +103,15 @@ func (w *worker) deliver(tasks []*task, r *rule) {
 		w.forget()
 		return
 	}
-	var errs []error
-	returned := false
+	var replies []reply
 	defer func() { // deferred for a target that ends the goroutine
 		ctx.end()
-		if !returned {
-			errs = same(errExited, len(tasks))
+		if replies == nil {
+			replies = same(replyOf(errExited), len(tasks))
 		}
-		w.finish(a, errs)
+		w.finish(a, replies)
 	}()
-	errs = w.kind.call(ctx, r.sink, w.infos)
-	returned = true
+	replies = w.call(ctx, r.sink)
 }
 
 // begin makes the attempt known to kind.expire, and its time-out begins: the next thing that this goroutine does is to call the target.
@@ -139,7 +138,7 @@ func (w *worker) begin(a *attempt) bool {
 
 // finish settles what the target returned: in time, or after its tasks were
 // settled as failed.
-func (w *worker) finish(a attempt, errs []error) {
+func (w *worker) finish(a attempt, replies []reply) {
 	defer w.forget()
 	defer w.kind.d.dropPayloads(a.tasks...)
 	w.mu.Lock()
@@ -148,15 +147,15 @@ func (w *worker) finish(a attempt, errs []error) {
 	w.mu.Unlock()
 	if late {
 		<-w.through
-		w.late(a, errs)
+		w.late(a, replies)
 	} else {
 		if w.kind.d.work.Err() != nil {
-			pardon(errs)
+			pardon(replies)
 		}
-		a.excuse(errs)
-		w.kind.judge(w, errs)
-		if a, errs = w.kind.release(a, errs); len(errs) > 0 {
-			w.results = w.kind.end(a, errs, w.results[:0], false)
+		a.excuse(replies)
+		w.kind.judge(w, replies)
+		if a, replies = w.kind.release(a, replies); len(replies) > 0 {
+			w.results = w.kind.end(a, replies, w.results[:0], false)
 		}
 	}
 }
@@ -165,6 +164,7 @@ func (w *worker) finish(a attempt, errs []error) {
 func (w *worker) forget() {
 	clear(w.tasks)
 	clear(w.infos)
+	clear(w.replies)
 	clear(w.results)
 }
 
@@ -194,45 +194,45 @@ func (w *worker) expire(now time.Time) {
 		s.mu.Unlock()
 	}
 	w.kind.metrics.timeOut()
-	w.kind.judge(w, []error{nil}) // it was reached, or the sink would have said so in time
+	w.kind.judge(w, []reply{{}}) // it was reached, or the sink would have said so in time
 	if len(a.tasks) == 0 {
 		return
 	}
 	if !now.IsZero() {
 		a.server().overran(a.tasks)
 	}
-	errs := same(w.timedOut(a), len(a.tasks))
-	a.excuse(errs)
-	w.kind.end(a, errs, nil, true)
+	replies := same(w.timedOut(a), len(a.tasks))
+	a.excuse(replies)
+	w.kind.end(a, replies, nil, true)
 }
 
-// timedOut is the error of an attempt that was over its time-out, or that the end of the node cut off.
-func (w *worker) timedOut(a attempt) error {
+// timedOut stands for the replies of an attempt that was over its time-out, or that the end of the node cut off.
+func (w *worker) timedOut(a attempt) reply {
 	if w.kind.d.work.Err() != nil {
-		return errCutOff
+		return cutOff
 	}
-	return fmt.Errorf("delivery timed out after %s", a.rule.timeout)
+	return reply{verb: tocsin.Retried, in: -1, cause: byTimeout, reason: fmt.Sprintf("delivery timed out after %s", a.rule.timeout)}
 }
 
 // late settles what a target returned after the time-out: successes of all, because the work is done, and failures of runs
 // that stayed claimed until now. Other failures are settled already.
-func (w *worker) late(a attempt, errs []error) {
+func (w *worker) late(a attempt, replies []reply) {
 	for i, t := range a.tasks {
-		if t.exclusive() && errs[i] != nil {
-			errs[i] = w.timedOut(a)
+		if t.exclusive() && replies[i].verb != tocsin.Completed {
+			replies[i] = w.timedOut(a)
 		}
 	}
-	a.excuse(errs)
+	a.excuse(replies)
 	alone := a
 	alone.tasks = nil
-	var its []error
+	var its []reply
 	var done []result
 	var failed []*task
 	for i, t := range a.tasks {
 		switch {
 		case t.exclusive():
-			alone.tasks, its = append(alone.tasks, t), append(its, errs[i])
-		case errs[i] == nil:
+			alone.tasks, its = append(alone.tasks, t), append(its, replies[i])
+		case replies[i].verb == tocsin.Completed:
 			done = append(done, result{task: t, ending: ending{verb: tocsin.Completed}, after: true})
 		default:
 			failed = append(failed, t)
@@ -248,30 +248,25 @@ func (w *worker) late(a attempt, errs []error) {
 
 // pardon puts off what failed after the node had ended the delivery: the target
 // may have failed for that alone, and no attempt is counted for it.
-func pardon(errs []error) {
-	for i, err := range errs {
-		if verb, _, _ := tocsin.AsOutcome(err); verb == tocsin.Retried {
-			errs[i] = errCutOff
+func pardon(replies []reply) {
+	for i := range replies {
+		if replies[i].verb == tocsin.Retried {
+			replies[i] = cutOff
 		}
 	}
 }
 
-// errCutOff ends a delivery when the dispatcher ends. Its task is due again at once.
-// Its address distinguishes it from a target's own Snooze(0).
-var errCutOff = fmt.Errorf("cut off: %w", tocsin.Snooze(0))
+// cutOff ends a delivery when the dispatcher ends. Its task is due again at once.
+var cutOff = reply{verb: tocsin.Snoozed, undone: true}
 
 // end reports how the attempt ended. It builds the results in the given slice
 // and returns it.
-func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []result {
-	took := time.Since(a.began)
-	k.learn(a, errs)
+func (k *kind) end(a attempt, replies []reply, results []result, timedOut bool) []result {
+	took, now := time.Since(a.began), a.server().estimate()
+	k.learn(a, replies)
 	for i, t := range a.tasks {
-		end := ending{verb: tocsin.Completed}
-		if errs[i] != nil {
-			end = endingOf(a.rule.policy, t.row, errs[i], a.server().estimate(), rand.Float64)
-			end.undone = errs[i] == errCutOff
-			k.countFailure(end, errs[i], timedOut)
-		}
+		end := endingOf(a.rule.policy, t.row, replies[i], now, rand.Float64)
+		k.countFailure(end, replies[i].cause)
 		end.took = took
 		results = append(results, result{task: t, ending: end})
 		k.metrics.end(end.verb)
@@ -288,12 +283,12 @@ func (k *kind) end(a attempt, errs []error, results []result, timedOut bool) []r
 }
 
 // countFailure counts an attempt that did not succeed.
-func (k *kind) countFailure(end ending, err error, timedOut bool) {
+func (k *kind) countFailure(end ending, why cause) {
 	switch {
 	case end.undone:
 		k.d.metrics.second[secondCutOff].Inc()
 	case end.verb == tocsin.Retried || end.verb == tocsin.Buried:
-		k.metrics.fail(causeOf(err, timedOut))
+		k.metrics.fail(why)
 	}
 }
 
@@ -314,10 +309,4 @@ func (k *kind) observe(results []result, took time.Duration, timedOut bool) {
 // runtime.Goexit, as the FailNow of tests does.
 var errExited = errors.New("the handler ended its goroutine instead of returning")
 
-func same(err error, n int) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
-}
+func same[T any](one T, n int) []T { return slices.Repeat([]T{one}, n) }
