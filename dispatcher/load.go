@@ -285,50 +285,46 @@ func (s *server) makeReady(tasks []*task, now int64) {
 		owner string // whose owner row fences the claim; "": none
 	}
 	plain, claim := make(map[*lane][]*task), make(map[claimed][]*task)
-	tasks, alone := s.sortRuns(tasks)
+	var alone []*task // Runs claims them
 	s.mu.Lock()
 	for _, t := range tasks {
-		if owner := s.fence(t.table()); owner != "" || s.needsClaim(t, now) {
+		switch owner := s.fence(t.table()); {
+		case t.guarded():
+			alone = append(alone, t)
+		case owner != "" || s.needsClaim(t, now):
 			c := claimed{t.lane, owner}
 			claim[c] = append(claim[c], t)
-		} else {
+		default:
 			plain[t.lane] = append(plain[t.lane], t)
 		}
 	}
 	s.mu.Unlock()
 	for l, ready := range plain {
-		l.kind.put(l, ready)
+		l.kind.put(l, s.wanted(ready))
 	}
-	for c, wanted := range claim {
+	for c, loaded := range claim {
 		s.d.takes.add(1)
 		go func() {
 			defer s.d.takes.add(-1)
 			c.lane.claims <- struct{}{}
 			defer func() { <-c.lane.claims }()
-			c.lane.kind.put(c.lane, s.claim(c.lane, c.owner, wanted))
+			c.lane.kind.put(c.lane, s.wanted(s.claim(c.lane, c.owner, loaded)))
 		}()
 	}
 	s.begin(alone)
 }
 
-// sortRuns separates the runs that Runs has to claim, and ends those that their schedules do not want.
-func (s *server) sortRuns(tasks []*task) (others, alone []*task) {
-	if !slices.ContainsFunc(tasks, func(t *task) bool { return t.turn != nil }) {
-		return tasks, nil
-	}
-	for _, t := range tasks {
-		switch {
-		case t.guarded():
-			alone = append(alone, t)
-		case t.turn == nil:
-			others = append(others, t)
-		default:
-			if why := t.turn.Refused(t.row, s.now()); why != "" {
-				s.refuse(t, why)
-			} else {
-				others = append(others, t)
-			}
+// wanted ends those runs that their schedules do not want, and returns the other tasks. All may begin now: a run that needs a claim for that may
+// be in delivery elsewhere before.
+func (s *server) wanted(tasks []*task) []*task {
+	return slices.DeleteFunc(tasks, func(t *task) bool {
+		if t.turn == nil {
+			return false
 		}
-	}
-	return others, alone
+		why := t.turn.Refused(t.row, s.now())
+		if why != "" {
+			s.refuse(t, why)
+		}
+		return why != ""
+	})
 }

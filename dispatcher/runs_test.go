@@ -510,6 +510,58 @@ func TestARunThatIsReplacedBeforeItBeginsIsNotDelivered(t *testing.T) {
 	})
 }
 
+// TestARunThatIsNotWantedEndsOnlyWhereItMayBegin, as others may be delivering it, and counts once that is stored.
+func TestARunThatIsNotWantedEndsOnlyWhereItMayBegin(t *testing.T) {
+	unsure := func(c *Config) { c.LeaseOK = func(string) bool { return false } }
+	sweeps := func(may error) func(*Config) {
+		return func(c *Config) {
+			sweeping(c)
+			c.MayClaim = func(int) error { return may }
+		}
+	}
+	for name, c := range map[string]struct {
+		adapt   func(*Config)
+		late    time.Duration
+		owner   string           // in the owner rows
+		before  func(*store.Row) // just before its end is stored; nil: nothing happens
+		status  tocsin.Status
+		claims  int
+		counted int
+	}{
+		"on its owner":                      {owner: "me", status: tocsin.Cancelled, counted: 1},
+		"on its owner, to whom it is late":  {late: time.Hour, owner: "me", status: tocsin.Cancelled, claims: 1, counted: 1},
+		"on its owner, which is unsure":     {adapt: unsure, owner: "me", status: tocsin.Cancelled, claims: 1, counted: 1},
+		"on a former owner":                 {adapt: unsure, owner: "other", status: tocsin.Pending},
+		"in a sweep":                        {adapt: sweeps(nil), late: time.Hour, status: tocsin.Cancelled, claims: 1, counted: 1},
+		"in a sweep that may not claim yet": {adapt: sweeps(errors.New("it took no writes a moment ago")), late: time.Hour, status: tocsin.Pending},
+		"while it ends otherwise":           {owner: "me", before: func(row *store.Row) { row.Status = tocsin.Done }, status: tocsin.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := &turns{}
+			inBubbleWith(t, policy("order.close", 1), handler(succeeds), func(cfg *Config) {
+				all.memory = cfg.Store.(*memory)
+				if cfg.Runs = all; c.adapt != nil {
+					c.adapt(cfg)
+				}
+			}, func(r *rig) {
+				r.ownedBy(c.owner)
+				r.store.fail(func(statement string, ids []tocsin.JobID) error {
+					if statement == "settle" && c.before != nil {
+						c.before(r.store.rows[ids[0]])
+					}
+					return nil
+				})
+				id := r.runOf(2, -c.late)
+				pass(500 * time.Millisecond)
+				r.status(id, c.status)
+				if n := r.claims(); n != c.claims || len(all.ended) != c.counted {
+					t.Errorf("%d claims, and counted as %q", n, all.ended)
+				}
+			})
+		})
+	}
+}
+
 // TestRunsThatAreNotWantedEnd without a call, with a run in the history that has their fire time. They are counted once that is stored.
 func TestRunsThatAreNotWantedEnd(t *testing.T) {
 	var calls atomic.Int32
