@@ -33,7 +33,7 @@ func (s *server) isRun(row *store.Row) bool {
 }
 
 // look asks Runs about loaded runs, and returns those that are due. Others are held until they are, or return to the queue if only a due one may be
-// claimed. A run whose schedule can't be read returns for a second, and no attempt is counted; if it was pulled and the queue is full, it is refused.
+// claimed, or ended. A run whose schedule can't be read returns for a second, and no attempt is counted; if it was pulled and the queue is full, it is refused.
 func (s *server) look(ctx context.Context, runs []*task, now int64, pulled bool) (due []*task, refused []duequeue.Entry) {
 	rows := make([]store.Row, len(runs))
 	for i, t := range runs {
@@ -55,7 +55,7 @@ func (s *server) look(ctx context.Context, runs []*task, now int64, pulled bool)
 			left, refused = append(left, t), append(refused, t.entry(t.row.Action))
 		case t.turn == nil:
 			left, back = append(left, t), append(back, t.entry(again))
-		case t.row.Action > now && t.turn.Alone:
+		case t.row.Action > now && (t.turn.Alone || t.turn.Refused(t.row, now) != ""):
 			left, back = append(left, t), append(back, t.entry(t.row.Action+holdWithin.Milliseconds())) // its load begins when it is due
 		case t.row.Action > now:
 			s.keep(t)

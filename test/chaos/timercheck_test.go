@@ -331,7 +331,7 @@ var timeForgeries = map[string]timeForgery{
 		f.incidents = []incident{{Step: Step{Fault: KillNode}, from: at(2001), to: at(3000)}}
 	}),
 	"delivered, and no table has it":          breaks(func(f *forgedTimes) { f.deliveries[9] = f.deliveries[f.of(1, 2000).JobID] }, "what is delivered was stored"),
-	"told no schedule, though it stands":      breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].Schedule = "" }, promiseTold),
+	"told no schedule":                        breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].Schedule = "" }, promiseTold),
 	"told another schedule":                   breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].Schedule = "other" }, promiseTold),
 	"told another fire time":                  breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].Fire = at(3000) }, promiseTold),
 	"with the payload of the former revision": breaks(func(f *forgedTimes) { f.deliveries[f.of(2, 7500).JobID][0].Mark = 1 }, promiseTold),

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -182,11 +181,6 @@ func (c *timerCheck) ofChange(f *firing, last end) (since time.Time) {
 	return since
 }
 
-// deletedBefore reports whether the schedule may have been deleted before an instant.
-func (c *timerCheck) deletedBefore(at time.Time) bool {
-	return slices.ContainsFunc(c.order, func(s *spell) bool { return s.State == stateDeleted && s.lo.Before(at) })
-}
-
 // delivered checks what the deliveries were told, and when they began.
 func (c *timerCheck) delivered(f *firing, t task) {
 	c.early(t)
@@ -202,8 +196,7 @@ func (c *timerCheck) delivered(f *firing, t task) {
 		if f.Revision == ofHand {
 			fire = time.Time{}
 		}
-		named := d.Schedule == c.Name || d.Schedule == "" && c.deletedBefore(d.At) // a retry finds no row with the name
-		if !named || !d.Fire.Equal(fire) || s != nil && s.asked != nil && d.Mark != s.asked.Want.Mark {
+		if d.Schedule != c.Name || !d.Fire.Equal(fire) || s != nil && s.asked != nil && d.Mark != s.asked.Want.Mark {
 			c.breach(t, promiseTold)
 		}
 	}
