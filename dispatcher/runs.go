@@ -129,14 +129,18 @@ func inSlot[T any](ctx context.Context, slots chan struct{}, do func() (T, error
 	}
 }
 
-// beginOne has one run claimed. An answer that was lost is asked for again: Begin recognises its claim.
+// beginOne has one run claimed. An answer that was lost is asked for again, whatever the next tries meet: Begin recognises its claim.
 func (s *server) beginOne(t *task) error {
 	var before time.Time // the first try
 	hold := t.lane.kind.rule.Load().timeout + claimMargin
 	ctx, end := s.d.whileDraining()
 	defer end()
-	lost := func(of mysql.Class) bool { return of == mysql.Lost }
-	done, err := persist(ctx, s, "claim", lost, func() (schedule.Began, error) {
+	lost := false // the answer of a try: it may be claimed
+	again := func(of mysql.Class) bool {
+		lost = lost || of == mysql.Lost || of == mysql.Canceled && !before.IsZero()
+		return lost && (of.OfServer() || (of.Transient() || of == mysql.Canceled) && time.Now().Before(before.Add(hold)))
+	}
+	done, err := persist(ctx, s, "claim", again, func() (schedule.Began, error) {
 		return inSlot(ctx, s.begins, func() (schedule.Began, error) {
 			switch {
 			case !before.IsZero():

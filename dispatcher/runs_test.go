@@ -339,22 +339,34 @@ func TestASlowReadOfSchedulesHoldsUpTheirRunsAlone(t *testing.T) {
 
 // TestALostAnswerToABeginIsAskedForAgain: the claim is the run's own.
 func TestALostAnswerToABeginIsAskedForAgain(t *testing.T) {
-	var calls atomic.Int32
-	withRuns(t, func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig, _ *turns) {
-		lost := 0
-		r.store.fail(func(statement string, _ []tocsin.JobID) error {
-			if statement == "begun" {
-				lost++
-				return errLost
-			}
-			return nil
+	for name, c := range map[string]struct{ lost, then error }{
+		"the connection broke":                          {lost: errLost},
+		"the connection broke, and a lock was met then": {lost: errLost, then: mysql.ErrLocked},
+		"it took too long":                              {lost: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			withRuns(t, func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig, _ *turns) {
+				lost, more := 0, 0
+				r.store.fail(func(statement string, _ []tocsin.JobID) error {
+					switch {
+					case statement == "begun":
+						lost++
+						return c.lost
+					case statement == "begin" && lost > 0 && more < 3:
+						more++
+						return c.then
+					}
+					return nil
+				})
+				id := r.runOf(1, 0)
+				pass(5 * time.Second)
+				if row := r.store.row(id); row.Status != tocsin.Done || calls.Load() != 1 || lost != 1 {
+					t.Errorf("it is %s after %d calls, %d answers were lost", row.Status, calls.Load(), lost)
+				}
+			})
 		})
-		id := r.runOf(1, 0)
-		pass(5 * time.Second)
-		if row := r.store.row(id); row.Status != tocsin.Done || calls.Load() != 1 || lost != 1 {
-			t.Errorf("it is %s after %d calls, %d answers were lost", row.Status, calls.Load(), lost)
-		}
-	})
+	}
 }
 
 // TestADeliveryEndsWhenItsRunIsReplaced, with a cause that says so.
