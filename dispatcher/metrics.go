@@ -197,7 +197,7 @@ func (m *metrics) settled(batch []result, fates []store.Fate) {
 	var n [store.Fates]int
 	for i, f := range fates {
 		n[f]++
-		if !batch[i].undone && (f == store.Settled || f == store.ClaimLost) {
+		if r := batch[i]; !r.undone && !r.after && (f == store.Settled || f == store.ClaimLost) {
 			m.second[secondElsewhere].Inc()
 		}
 	}

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,42 @@ func TestATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
 			t.Errorf("nothing waits any more, and the age is %v, the task at %+v", age, p)
 		}
 	})
+}
+
+// TestWhatAProcessCompletesTwiceIsNotCountedAsElsewhere, nor is it lost in the history if the answer was.
+func TestWhatAProcessCompletesTwiceIsNotCountedAsElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes  time.Duration // the first delivery
+		lost   bool          // the answer to the outcome
+		second map[string]float64
+		runs   []string
+	}{
+		"the answer to its outcome is lost": {lost: true, second: map[string]float64{}, runs: []string{"1 completed: "}},
+		"it returns after its next attempt": {
+			takes: 5 * time.Second, second: map[string]float64{" overlapped": 1},
+			runs: []string{"1 retried: delivery timed out after 2s", "2 completed: ", "1 lost: "},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorded(t, kept(overrunPolicy()), handler(stubborn(c.takes, nil).deliver), func(r *rig, b *book) {
+				lost := !c.lost
+				r.store.fail(func(statement string, ids []tocsin.JobID) error {
+					if statement != "settle" || lost {
+						return nil
+					}
+					lost = true
+					r.store.rows[ids[0]].Status = tocsin.Done
+					return errLost
+				})
+				id := r.add(0, 1, 0)
+				pass(6 * time.Second)
+				r.status(id, tocsin.Done)
+				if got := r.read("second_deliveries_total"); !maps.Equal(got, c.second) || !slices.Equal(b.lines(), c.runs) {
+					t.Errorf("%v, history %q; want %v, %q", got, b.lines(), c.second, c.runs)
+				}
+			})
+		})
+	}
 }
 
 // An error has the class that the store's metrics, and the runbook, call it by.

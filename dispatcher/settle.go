@@ -212,7 +212,9 @@ func (st *settler) settleAll(ctx context.Context, batch []result) error {
 		outcomes[i] = r.outcome()
 	}
 	s.mu.Unlock()
-	fates, err := persist(ctx, s, "settle", mysql.Class.OfServer, func() ([]store.Fate, error) {
+	lost := false // the answer of a try: it may have stored the outcomes
+	again := func(of mysql.Class) bool { lost = lost || of == mysql.Lost; return of.OfServer() }
+	fates, err := persist(ctx, s, "settle", again, func() ([]store.Fate, error) {
 		if batch[0].byRuns() { // these come one by one
 			return s.settleRun(ctx, batch[0], outcomes[0])
 		}
@@ -220,6 +222,11 @@ func (st *settler) settleAll(ctx context.Context, batch []result) error {
 	})
 	if err != nil {
 		return err
+	}
+	for i := 0; lost && i < len(batch); i++ {
+		if batch[i].verb == tocsin.Completed && fates[i] == store.Settled { // a completed row does not tell by whom
+			fates[i] = store.Stored
+		}
 	}
 	s.stored(batch, fates)
 	return nil
