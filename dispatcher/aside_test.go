@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -157,6 +158,31 @@ func TestTheEndOfRunWaitsForALock(t *testing.T) {
 		pass(100 * time.Millisecond)
 		r.stop()
 		pass(time.Minute)
+		r.status(id, tocsin.Done)
+	})
+}
+
+// TestWhatIsSetAsideIsTriedWhileADeliveryInHandIsWaitedFor, too.
+func TestWhatIsSetAsideIsTriedWhileADeliveryInHandIsWaitedFor(t *testing.T) {
+	var slow atomic.Uint64
+	withSick(t, func(_ context.Context, task tocsin.Info) error {
+		if uint64(task.JobID) == slow.Load() {
+			time.Sleep(25 * time.Second)
+		}
+		return nil
+	}, func(r *rig, s *sick) {
+		p := policy("order.close", 1)
+		p.Timeout = biztype.Duration(time.Minute)
+		r.SetPolicies([]biztype.Policy{p})
+		until := time.Now().Add(2 * time.Second)
+		s.set(func(tocsin.JobID) bool { return time.Now().Before(until) }, nil)
+		hung, id := r.insert(0, 1, 0), r.insert(1, 1, 0)
+		slow.Store(uint64(hung))
+		r.offer(hung)
+		r.offer(id)
+		pass(100 * time.Millisecond)
+		r.stop()
+		pass(5 * time.Second)
 		r.status(id, tocsin.Done)
 	})
 }

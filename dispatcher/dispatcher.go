@@ -93,7 +93,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			outlet.Go(func() { s.settler.run(hard) })
 		}
 	}
-	intake.Go(func() { d.tidyLoop(ctx) })
+	watches.Go(func() { d.tidyLoop(watching) })
 	for _, k := range d.allKinds() {
 		k.pump()
 		k.wakeServers()
