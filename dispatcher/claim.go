@@ -114,14 +114,11 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 	if !wary && mysql.ClassOf(err) == mysql.Contended {
 		l.wary.Store(time.Now().Add(waryFor).UnixNano())
 	}
-	got, at, clock := make([]*task, 0, len(rows)), time.Now(), s.nowMicro() // the claim itself is no sign of a slow lane
+	got, at := make([]*task, 0, len(rows)), time.Now() // the claim itself is no sign of a slow lane
 	for i := range rows {
 		row := &rows[i]
 		t := byID[row.JobID]
 		delete(byID, row.JobID)
-		if clock > 0 { // else the server has just moved, and nobody knows
-			t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
-		}
 		row.ActionTime = t.row.ActionTime // for the target, whom the claim's deadline does not concern
 		row.Schedule, row.FireTime = t.row.Schedule, t.row.FireTime
 		t.row, t.claimed, t.until, t.loaded = row, true, before.Add(hold), at

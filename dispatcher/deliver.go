@@ -23,8 +23,8 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 			back = append(back, t)
 			continue
 		}
-		if !t.claimed {
-			t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
+		if clock > 0 { // else the server has just moved, and nobody knows
+			t.late = time.Duration(clock-t.row.ActionTime.UnixMicro()) * time.Microsecond
 		}
 		t.lane.leave(t.loaded, now)
 		t.row.BizType, t.timeout, t.began = r.policy.Name, r.timeout, now

@@ -84,6 +84,22 @@ func TestARunSaysWhenAndHowLong(t *testing.T) {
 	})
 }
 
+func TestTheLatenessOfAClaimedTaskHasItsWaitForASlot(t *testing.T) {
+	p := kept(oneSlot())
+	p.Strict = true
+	sink := handler(func(context.Context, tocsin.Info) error { time.Sleep(700 * time.Millisecond); return nil })
+	recorded(t, p, sink, func(r *rig, b *book) {
+		r.loadAhead(1)
+		for range 2 {
+			r.add(0, 1, 0)
+		}
+		pass(3 * time.Second)
+		if runs := b.all(); len(runs) != 2 || runs[1].Lateness < 700 || runs[1].Lateness > 750 || r.claims() != 2 {
+			t.Errorf("%d runs after %d claims, the last one %+v", len(runs), r.claims(), runs[len(runs)-1])
+		}
+	})
+}
+
 func TestABatchGivesAnOutputToEachTaskOrToAll(t *testing.T) {
 	sink := batchHandler(func(ctx context.Context, tasks []tocsin.Info) []error {
 		tocsin.Output(ctx, fmt.Sprintf("one of %d", len(tasks)))

@@ -184,9 +184,6 @@ func (s *server) beginOne(t *task) error {
 func (s *server) begun(t *task, done schedule.Began, until time.Time) {
 	row := *t.row
 	row.Status, row.ClaimedBy, row.Action = tocsin.Claimed, s.d.cfg.Node, done.Deadline
-	if clock := s.nowMicro(); clock > 0 {
-		t.late = time.Duration(clock-t.row.Action*1000) * time.Microsecond
-	}
 	t.row, t.claimed, t.until, t.loaded = &row, true, until, time.Now()
 	s.d.metrics.claimed.Inc()
 	s.d.claimed.Add(1)
