@@ -42,7 +42,7 @@ func (s *server) look(ctx context.Context, runs []*task, now int64, pulled bool)
 	turns := s.d.cfg.Runs.Look(ctx, s.index, rows)
 	var left []*task
 	var back []duequeue.Entry
-	again := max(now, s.now()) + ceilMilli(avoidFor)
+	now = max(now, s.now()) // that may have taken long
 	s.mu.Lock()
 	for _, t := range runs {
 		if t.turn = turns[t.row.JobID]; t.turn != nil {
@@ -54,7 +54,7 @@ func (s *server) look(ctx context.Context, runs []*task, now int64, pulled bool)
 			t.lane.queue.Done(t.row.JobID)
 			left, refused = append(left, t), append(refused, t.entry(t.row.Action))
 		case t.turn == nil:
-			left, back = append(left, t), append(back, t.entry(again))
+			left, back = append(left, t), append(back, t.entry(now+ceilMilli(avoidFor)))
 		case t.row.Action > now && (t.turn.Alone || t.turn.Refused(t.row, now) != ""):
 			left, back = append(left, t), append(back, t.entry(t.row.Action+holdWithin.Milliseconds())) // its load begins when it is due
 		case t.row.Action > now:

@@ -305,15 +305,20 @@ func (s slowSchedules) Look(ctx context.Context, server int, rows []store.Row) m
 
 // TestASlowReadOfSchedulesHoldsUpTheirRunsAlone, however the rows came.
 func TestASlowReadOfSchedulesHoldsUpTheirRunsAlone(t *testing.T) {
-	for name, find := range map[string]func(r *rig, ids ...tocsin.JobID){
-		"in one load": func(r *rig, ids ...tocsin.JobID) {
-			var both []duequeue.Entry // at once, so that one load has both
-			for _, row := range r.rows(ids...) {
-				both = append(both, duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action})
-			}
-			r.Offer(0, both)
-		},
-		"in one pull": func(r *rig, ids ...tocsin.JobID) { r.hand(r.room(len(ids)), r.rows(ids...)) },
+	load := func(r *rig, ids ...tocsin.JobID) {
+		var both []duequeue.Entry // at once, so that one load has both
+		for _, row := range r.rows(ids...) {
+			both = append(both, duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action})
+		}
+		r.Offer(0, both)
+	}
+	for name, c := range map[string]struct {
+		ahead time.Duration
+		find  func(r *rig, ids ...tocsin.JobID)
+	}{
+		"in one load":                            {0, load},
+		"in one load, before the run's own time": {5 * time.Millisecond, load},
+		"in one pull":                            {0, func(r *rig, ids ...tocsin.JobID) { r.hand(r.room(len(ids)), r.rows(ids...)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var began sync.Map // by job_id
@@ -321,9 +326,9 @@ func TestASlowReadOfSchedulesHoldsUpTheirRunsAlone(t *testing.T) {
 				began.Store(task.JobID, time.Now())
 				return nil
 			}), func(cfg *Config) { cfg.Runs = slowSchedules{&turns{memory: cfg.Store.(*memory)}} }, func(r *rig) {
-				run, other := r.insertRun(1, 0), r.insert(0, 1, 0)
+				run, other := r.insertRun(1, c.ahead), r.insert(0, 1, 0)
 				due := time.Now()
-				find(r, run, other)
+				c.find(r, run, other)
 				pass(4 * time.Second)
 				for id, least := range map[tocsin.JobID]time.Duration{run: 3 * time.Second, other: 0} {
 					at, _ := began.Load(id)
