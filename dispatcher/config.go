@@ -39,7 +39,7 @@ const (
 	maxAhead      = 4000                   // rows a lane may load beyond its free slots
 	guestDelay    = 250 * time.Millisecond // how long rows of a guest's tables are left to the node that looks at them first
 	claimMargin   = 5 * time.Second        // a claim lasts the delivery time-out and this
-	runsAtOnce    = 3                      // runs of schedules that may begin at once on a server, and as many that may end: each keeps a connection while it waits for a lock
+	runsAtOnce    = 3                      // runs of schedules that may begin at once on a server, as many that may end, and as many loads of runs: each keeps a connection while it waits for a lock
 	keepEvery     = time.Second            // claims of runs whose handlers are over their time-out are prolonged this often ...
 	keepHold      = 15 * time.Second       // ... until so long after
 	claimWithin   = 30 * time.Second       // a claim that takes longer has failed

@@ -141,7 +141,8 @@ func (l *lane) untilDue(now int64) time.Duration {
 
 // load reads the rows of a batch, claims those that need it, and makes them
 // ready. As long as the server can't be reached it tries again. It reports
-// whether all tables could be read.
+// whether all tables could be read. No loader waits for the schedules of runs: the
+// goroutines are joined through Dispatcher.takes.
 func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 	slices.SortFunc(batch, func(a, b duequeue.Entry) int { return cmp.Compare(a.JobID, b.JobID) })
 	ids := make([]tocsin.JobID, len(batch))
@@ -164,8 +165,14 @@ func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
 	tasks, runs := s.sortOut(batch, loaded, asked)
 	s.makeReady(tasks, loaded.Now)
 	if len(runs) > 0 { // their schedules may be slow to read
-		runs, _ = s.look(ctx, runs, loaded.Now, false)
-		s.makeReady(runs, loaded.Now)
+		s.d.takes.add(1)
+		go func() {
+			defer s.d.takes.add(-1)
+			s.reads <- struct{}{}
+			defer func() { <-s.reads }()
+			runs, _ := s.look(ctx, runs, loaded.Now, false)
+			s.makeReady(runs, loaded.Now)
+		}()
 	}
 	return len(loaded.Failed) == 0
 }

@@ -33,6 +33,7 @@ type server struct {
 	wake   chan struct{} // one slot: something became due or found room
 	looks  chan struct{} // one slot: a key is to be looked at
 	sooner chan struct{} // one slot: a row is held that is due before all others
+	reads  chan struct{} // a slot for each load whose runs have their schedules read
 	begins chan struct{} // a slot for each run of a schedule that begins
 	ends   chan struct{} // a slot for each that ends: it must not wait for all those that want to begin
 
@@ -65,6 +66,7 @@ func newServer(d *Dispatcher, index int) *server {
 		wake:    make(chan struct{}, 1),
 		looks:   make(chan struct{}, 1),
 		sooner:  make(chan struct{}, 1),
+		reads:   make(chan struct{}, runsAtOnce),
 		begins:  make(chan struct{}, runsAtOnce),
 		ends:    make(chan struct{}, runsAtOnce),
 		turns:   make(map[uint64]time.Time),
