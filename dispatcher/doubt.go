@@ -47,16 +47,23 @@ func (s *server) readBack(ctx context.Context, d *store.InDoubt, hold time.Durat
 	return persist(ctx, s, "read_back", again, func() ([]store.Row, error) { return s.d.cfg.Store.ReadBack(ctx, d) })
 }
 
-// again settles the outcome of a row once more, as that of a claim that was in doubt
-// until now, if that differs from how the row was loaded. Called under s.mu.
-func (s *server) again(r result, fate store.Fate) bool {
-	if fate != store.ClaimLost || r.claimed || r.doubt == 0 {
-		return false
+// again settles outcomes once more, as those of claims that were in doubt until now, if
+// these seem to stand. It returns the others, in place.
+func (s *server) again(batch []result, fates []store.Fate) ([]result, []store.Fate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for i, r := range batch {
+		if fates[i] == store.ClaimLost && !r.after && !r.claimed && r.doubt != 0 {
+			r.claimed, r.row.Action, r.doubt = true, r.doubt, 0
+			s.enqueue(r)
+			signal(s.settler.flush)
+			continue
+		}
+		batch[n], fates[n] = r, fates[i]
+		n++
 	}
-	r.claimed, r.row.Action, r.doubt = true, r.doubt, 0
-	s.enqueue(r)
-	signal(s.settler.flush)
-	return true
+	return batch[:n], fates[:n]
 }
 
 // whileDraining returns a context that ends with the drain time-out after the end of

@@ -114,7 +114,7 @@ func TestTheEndOfRunDoesNotWaitForAClaimInDoubt(t *testing.T) {
 }
 
 // When a table is given up, rows in delivery are claimed. If the answer to that claim
-// is lost, the outcome is settled all the same, with the claim or without it. Though it may be settled twice, it leaves one run.
+// is lost, the outcome is settled all the same, with the claim or without it. Though it may be settled twice, it is told once.
 func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 	cases := map[string]struct {
 		away   time.Duration
@@ -128,10 +128,12 @@ func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			recorded(t, kept(policy("order.close", 1)), handler(func(context.Context, tocsin.Info) error {
+			var told atomic.Int32
+			b := &book{}
+			inBubbleWith(t, kept(policy("order.close", 1)), handler(func(context.Context, tocsin.Info) error {
 				time.Sleep(1900 * time.Millisecond)
 				return errors.New("no route")
-			}), func(r *rig, b *book) {
+			}), func(cfg *Config) { cfg.Record, cfg.Settled = b.record, func(Settlement) { told.Add(1) } }, func(r *rig) {
 				id := r.add(0, 1, 0)
 				pass(time.Millisecond)
 				lost := r.loseCommits(c.away, c.undone)
@@ -149,8 +151,8 @@ func TestAClaimInDeliveryWithoutAnAnswerLosesNoOutcome(t *testing.T) {
 				if left := r.Stats().Unsettled; left != 0 {
 					t.Errorf("%d outcomes are not stored", left)
 				}
-				if got := b.lines(); !slices.Equal(got, []string{"1 retried: no route"}) {
-					t.Errorf("history %q", got)
+				if got := b.lines(); !slices.Equal(got, []string{"1 retried: no route"}) || told.Load() != 1 || len(r.read("second_deliveries_total")) > 0 {
+					t.Errorf("history %q, told %d times, second deliveries %v", got, told.Load(), r.read("second_deliveries_total"))
 				}
 			})
 		})

@@ -232,19 +232,19 @@ func (st *settler) settleAll(ctx context.Context, batch []result) error {
 	return nil
 }
 
-// stored closes the books on results that the database has taken.
+// stored closes the books on results that the database has taken. It overwrites both slices.
 func (s *server) stored(batch []result, fates []store.Fate) {
+	taken := int64(len(batch))
+	batch, fates = s.again(batch, fates)
 	s.tell(batch, fates) // before the tasks are let go: whoever sees that they are gone also sees their outcomes
 	tellDead(batch, fates)
 	now := s.estimate()
 	s.mu.Lock()
-	left := s.settler.unsettled.Add(-int64(len(batch)))
+	left := s.settler.unsettled.Add(-taken)
 	for i, r := range batch {
-		if s.close(r, fates[i], now) {
-			batch[i].run = nil // not yet
-		}
+		s.close(r, fates[i], now)
 	}
-	room := left < settleBound && left+int64(len(batch)) >= settleBound
+	room := left < settleBound && left+taken >= settleBound
 	woken := s.roomAgain()
 	s.tellWaiters()
 	s.mu.Unlock()
@@ -258,15 +258,11 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 	s.d.metrics.settled(batch, fates)
 }
 
-// close forgets the task, or queues it again if it is due again soon. It reports
-// whether the outcome is to be settled once more. Called under s.mu.
-func (s *server) close(r result, fate store.Fate, now int64) (again bool) {
+// close forgets the task, or queues it again if it is due again soon. Called under s.mu.
+func (s *server) close(r result, fate store.Fate, now int64) {
 	if r.after {
 		s.endOverrun(r.task)
-		return false
-	}
-	if s.again(r, fate) {
-		return true
+		return
 	}
 	s.open.remove(r.task)
 	if r.keyed && r.notBefore > 0 && s.d.cfg.ClaimAll {
@@ -281,10 +277,9 @@ func (s *server) close(r result, fate store.Fate, now int64) (again bool) {
 	if soon && r.lane.keeps(due, now) && s.admitted(r.table()) {
 		r.lane.queue.Requeue(r.entry(due))
 		signal(s.wake)
-		return false
+		return
 	}
 	r.lane.queue.Done(r.row.JobID)
-	return false
 }
 
 // dueAgain is when to look at the row again, false for never. One that somebody
