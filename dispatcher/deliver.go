@@ -107,7 +107,7 @@ func giveBack(tasks []*task) {
 // all while the server's clock is not known.
 func (s *server) back(t *task) result {
 	next := s.now()
-	if s.d.cfg.ClaimAll || t.exclusive() || next == 0 {
+	if s.d.cfg.ClaimAll || t.turn != nil || t.keyed || next == 0 {
 		next = t.row.ActionTime.UnixMilli()
 	}
 	return result{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true}}

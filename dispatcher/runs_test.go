@@ -463,6 +463,19 @@ func TestARunThatIsNotWantedEndsOnlyWhereItMayBegin(t *testing.T) {
 	}
 }
 
+// TestARunThatIsGivenBackKeepsItsTime, by which it may be missed, whatever its schedule's overlap is.
+func TestARunThatIsGivenBackKeepsItsTime(t *testing.T) {
+	withRuns(t, succeeds, func(r *rig, _ *turns) {
+		s, row := r.servers[0], r.store.row(r.insertRun(1, -time.Minute))
+		for _, alone := range []bool{false, true} {
+			back := s.back(&task{lane: s.lanes[1], row: &row, turn: &schedule.Turn{Alone: alone}, claimed: true})
+			if back.next != row.DueTime.UnixMilli() {
+				t.Errorf("alone: %t, %s later", alone, time.UnixMilli(back.next).Sub(row.DueTime))
+			}
+		}
+	})
+}
+
 // TestRunsThatAreNotWantedEnd without a call, with a run in the history that has their fire time. They are counted once that is stored.
 func TestRunsThatAreNotWantedEnd(t *testing.T) {
 	var calls atomic.Int32
