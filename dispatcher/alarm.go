@@ -10,9 +10,7 @@ import "time"
 // millisecond late. On Linux an alarm is a timerfd (timerfd_create(2)), which wakes the runtime's poller on time. Elsewhere, or
 // if the kernel refuses a timerfd, an alarm is a Go timer.
 type alarm struct {
-	C <-chan struct{} // rings; one slot, rings coalesce
-
-	ring  chan struct{}
+	C     chan struct{} // rings; one slot, rings coalesce
 	timer timer
 }
 
@@ -25,9 +23,8 @@ type timer interface {
 // newAlarm makes an alarm that must be closed: as precise as the platform allows, or of a Go timer. In terms of testing/synctest,
 // a goroutine that waits for a precise one is not durably blocked.
 func newAlarm(exact bool) *alarm {
-	ring := make(chan struct{}, 1)
-	a := &alarm{C: ring, ring: ring}
-	wake := func() { signal(ring) }
+	a := &alarm{C: make(chan struct{}, 1)}
+	wake := func() { signal(a.C) }
 	if exact {
 		a.timer = precise(wake)
 	}
@@ -44,7 +41,7 @@ func newAlarm(exact bool) *alarm {
 // must check the clock.
 func (a *alarm) set(d time.Duration) {
 	if d <= 0 {
-		signal(a.ring)
+		signal(a.C)
 		return
 	}
 	a.timer.set(d)

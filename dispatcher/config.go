@@ -115,7 +115,7 @@ type Delivery struct {
 	Verb     tocsin.Verb
 	Reason   string    // of a failure
 	Next     time.Time // Retried, Snoozed: the next action time
-	TimedOut bool      // settled before the target returned
+	TimedOut bool      // its target had not returned at its time-out, or at the end of the dispatcher
 }
 
 // Settlement describes a stored outcome, for Config.Settled.

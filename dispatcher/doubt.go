@@ -67,7 +67,7 @@ func (s *server) again(batch []result, fates []store.Fate) ([]result, []store.Fa
 }
 
 // whileDraining returns a context that ends with the drain time-out after the end of
-// the intake. Queries about rows in hand may run until then.
+// the intake. Claims, and questions about them, may run until then.
 func (d *Dispatcher) whileDraining() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(d.intake, func() {

@@ -37,7 +37,7 @@ func (l *lane) paused() bool { return l.kind.rule.Load().paused }
 func (l *lane) rests() bool { return l.paused() || l.kind.breaker.rests.Load() }
 
 // roomy reports whether the queue has so much room that it pays to look for more.
-func (l *lane) roomy() bool { return (l.queue.Len()+l.queue.InFlight())*4 <= l.queue.Cap()*3 }
+func (l *lane) roomy() bool { return l.queue.Known()*4 <= l.queue.Cap()*3 }
 
 // keeps reports whether a row that is due again then stays queued. Rows that are due later than in a moment must not fill the queue: the
 // scanner would look for no others.

@@ -134,7 +134,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		failures:     counterVec(f, "failures", "Attempts that failed, and were retried or made their task dead, by cause.", "biz_type", "cause"),
 		timeouts:     counterVec(f, "timeouts", "Attempts settled before their target returned.", "biz_type"),
 		breaks:       counterVec(f, "breaks", "How often deliveries of a biz type ceased, by why: away, its target could not be reached; busy, it wanted to rest.", "biz_type", "state"),
-		notReached:   counterVec(f, "not_reached", "Deliveries that could not reach their target: not counted as attempts.", "biz_type"),
+		notReached:   counterVec(f, "not_reached", "Tasks whose delivery could not reach its target, each time: not counted as attempts.", "biz_type"),
 		lateness:     histogramVec(f, "lateness_seconds", "Delivery start minus action time, by the server's clock.", latenessBuckets),
 		took:         histogramVec(f, "delivery_seconds", "How long deliveries took.", tookBuckets),
 	}

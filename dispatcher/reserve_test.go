@@ -76,7 +76,7 @@ func (r *rig) idle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.order {
-		if known := l.queue.Len() + l.queue.InFlight(); known != 0 {
+		if known := l.queue.Known(); known != 0 {
 			r.t.Errorf("%d tasks are still known", known)
 		}
 		if l.held != 0 {

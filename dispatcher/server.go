@@ -192,7 +192,7 @@ func (d *Dispatcher) Lane(server int, bizType uint64) (held, room int, open bool
 	if l == nil {
 		return 0, 0, false
 	}
-	held = l.queue.Len() + l.queue.InFlight() + l.looksToCome()
+	held = l.queue.Known() + l.looksToCome()
 	return held, l.queue.Room(), !l.rests()
 }
 

@@ -71,7 +71,7 @@ func (st *settler) add(r result) {
 func (st *settler) full() bool { return st.unsettled.Load() >= settleBound }
 
 // close lets the goroutines end when everything is stored. What was set
-// aside gets one last try.
+// aside is tried at once, and then as schedule says.
 func (st *settler) close() {
 	st.mu.Lock()
 	st.closing = true

@@ -53,10 +53,7 @@ func (d *Dispatcher) Loosen(ctx context.Context, owner string) error {
 	var g errgroup.Group
 	for _, s := range d.servers {
 		g.Go(func() error {
-			return s.claimOpen(ctx, owner, func(t *task) bool {
-				tb := s.tables[t.table()]
-				return tb != nil && tb.access.Owner == owner
-			})
+			return s.claimOpen(ctx, owner, func(t *task) bool { return s.known(t.table()).access.Owner == owner })
 		})
 	}
 	if err := g.Wait(); err != nil {

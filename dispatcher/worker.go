@@ -88,7 +88,7 @@ func (w *worker) work() {
 
 // deliver hands the tasks of one lane to their target and reports how it
 // ended. At the time-out they are settled as failed whether or not the target
-// has returned, apart from runs whose schedule allows no overlap; deliver itself, and with it the slot, waits until it has.
+// has returned, apart from those that stay claimed until it has: see exclusive. deliver itself, and with it the slot, waits for it.
 func (w *worker) deliver(tasks []*task, r *rule) {
 	outputs := w.kind.outputs(r, tasks)
 	w.infos = w.infos[:0]

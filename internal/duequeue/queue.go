@@ -148,8 +148,8 @@ func (q *Queue) Has(id tocsin.JobID) (flying, known bool) {
 	return known && i == inFlight, known
 }
 
-// InFlight is the number of entries popped and not yet done.
-func (q *Queue) InFlight() int { return len(q.index) - len(q.queued) }
+// Known is the number of entries queued, and popped and not yet done.
+func (q *Queue) Known() int { return len(q.index) }
 
 // Cap is the number of entries that may be known.
 func (q *Queue) Cap() int { return q.capacity }

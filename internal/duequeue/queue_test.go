@@ -25,8 +25,8 @@ func (p pair) check(t rapid.TB) {
 	if due, some := first(inOrder(p.m.queued)); due != queueDue || ok != some {
 		t.Fatalf("Next is %d, %t; want %d, %t", queueDue, ok, due, some)
 	}
-	if p.q.Len() != len(p.m.queued) || p.q.InFlight() != len(p.m.flying) {
-		t.Fatalf("%d queued, %d in flight; want %d, %d", p.q.Len(), p.q.InFlight(), len(p.m.queued), len(p.m.flying))
+	if p.q.Len() != len(p.m.queued) || p.q.Known() != len(p.m.queued)+len(p.m.flying) {
+		t.Fatalf("%d queued of %d known; want %d, and %d in flight", p.q.Len(), p.q.Known(), len(p.m.queued), len(p.m.flying))
 	}
 	if p.q.Room() != max(p.m.capacity-len(p.q.index), 0) {
 		t.Fatalf("%d indexed, room %d of %d", len(p.q.index), p.q.Room(), p.m.capacity)
