@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
@@ -137,7 +138,7 @@ type Config struct {
 	QueueCap     int                                 // ids queued over all lanes; 0: 1,000,000
 	PayloadBytes int64                               // of rows loaded and not yet delivered, over all lanes; one biz type uses at most half of it; at least 1 MiB; 0: 128 MiB
 	SweepGrace   time.Duration                       // the sweepers' grace time; 0: 60 s
-	LookAhead    time.Duration                       // the scanner's: a row that is due again within it stays queued if there is room, a later one is left to the scanner; 0 to 10 s: 10 s
+	LookAhead    time.Duration                       // the scanner's: a row that is due again within it stays queued or is Refused, a later one is left to the scanner; 0 to 10 s: 10 s
 	DrainTimeout time.Duration                       // for deliveries in hand when Run's context ends; 0: 30 s
 	Runs         Runs                                // decides about runs of schedules; nil: they are tasks like others
 	Target       func(biztype.Policy) (Target, bool) // false: this process can't deliver the type
@@ -145,6 +146,7 @@ type Config struct {
 	LeaseOK      func(owner string) bool             // false: rows of the tables admitted under that owner are claimed first; nil: always true
 	Peers        func() int                          // nodes that share a biz type's rate; nil: one
 	Woken        func(server int)                    // a lane that had no room for entries, or no demand for whole rows, has; nil: nobody asks
+	Refused      func(int, []duequeue.Entry)         // of a server: they are due again within LookAhead, and find no room until then; nil: nobody asks
 	Exact        bool                                // held rows start within a fraction of a millisecond, which synctest can't play; false: by Go's timers
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
 	ClaimEach    bool                                // the same for a node of a group in which nobody owns tables: see duequeue.Access.Guest
@@ -194,6 +196,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Woken == nil {
 		c.Woken = func(int) {}
+	}
+	if c.Refused == nil {
+		c.Refused = func(int, []duequeue.Entry) {}
 	}
 	return c
 }

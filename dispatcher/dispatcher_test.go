@@ -209,14 +209,25 @@ func TestATaskThatIsDueAgainSoonStaysQueued(t *testing.T) {
 	}
 }
 
-// Tasks that are due again leave room in the queue: the scanner looks for no others of a lane without.
+// Tasks that are due again leave room in the queue: the scanner looks for no others of a lane without. It is told of those that do not stay.
 func TestTasksThatAreDueAgainLeaveRoom(t *testing.T) {
+	refused := map[tocsin.JobID]int64{}
 	inBubbleWith(t, policy("order.close", 1), handler(func(context.Context, tocsin.Info) error {
 		return tocsin.RetryIn(time.Minute, errors.New("busy"))
-	}), func(cfg *Config) { cfg.LookAhead, cfg.QueueCap = 2*time.Minute, 16 }, func(r *rig) {
+	}), func(cfg *Config) {
+		cfg.LookAhead, cfg.QueueCap = 2*time.Minute, 16
+		cfg.Refused = func(_ int, entries []duequeue.Entry) {
+			for _, e := range entries {
+				refused[e.JobID] = e.Due
+			}
+		}
+	}, func(r *rig) {
 		for range 32 {
-			r.add(0, 1, 0)
+			id := r.add(0, 1, 0)
 			pass(100 * time.Millisecond)
+			if due := r.store.row(id).Action; (r.Place(0, id).Stage == Queued) == (refused[id] == due) {
+				t.Errorf("%+v, refused until %d, due at %d", r.Place(0, id), refused[id], due)
+			}
 		}
 		s := r.servers[0]
 		s.mu.Lock()

@@ -39,11 +39,21 @@ func (l *lane) rests() bool { return l.paused() || l.kind.breaker.rests.Load() }
 // roomy reports whether the queue has so much room that it pays to look for more.
 func (l *lane) roomy() bool { return l.queue.Known()*4 <= l.queue.Cap()*3 }
 
-// keeps reports whether a row that is due again then stays queued. Rows that are due later than in a moment must not fill the queue: the
-// scanner would look for no others.
-func (l *lane) keeps(due, now int64) bool {
-	d := l.server.d
-	return due <= now+requeueWithin.Milliseconds() || due <= now+d.cfg.LookAhead.Milliseconds() && l.roomy()
+// comeAgain queues an entry in flight that is due again. Those that are due later than in a moment must not fill the queue, as the scanner would
+// look for no others: they are added to refused. What is due beyond the scanner's look-ahead is left to it. Called under server.mu.
+func (l *lane) comeAgain(e duequeue.Entry, now int64, refused []duequeue.Entry) []duequeue.Entry {
+	soon, known := now+requeueWithin.Milliseconds(), now+l.server.d.cfg.LookAhead.Milliseconds()
+	switch {
+	case !l.server.admitted(e.JobID.Table()):
+	case e.Due <= soon || e.Due <= known && l.roomy():
+		l.queue.Requeue(e)
+		signal(l.server.wake)
+		return refused
+	case e.Due <= known:
+		refused = append(refused, e)
+	}
+	l.queue.Done(e.JobID)
+	return refused
 }
 
 // offer queues one entry. It adds to refused an entry that found no room: this one, or a later

@@ -164,13 +164,17 @@ func (s *server) beginOne(t *task) error {
 	now := s.estimate()
 	s.mu.Lock()
 	t.lane.held--
-	if done.Next != 0 && t.lane.keeps(done.Next, now) && s.admitted(t.table()) {
-		t.lane.queue.Requeue(t.entry(done.Next))
+	var refused []duequeue.Entry
+	if done.Next != 0 {
+		refused = t.lane.comeAgain(t.entry(done.Next), now, nil)
 	} else {
 		t.lane.queue.Done(t.row.JobID)
 	}
 	s.mu.Unlock()
 	signal(s.wake)
+	if len(refused) > 0 {
+		s.d.cfg.Refused(s.index, refused)
+	}
 	switch {
 	case done.Ended != "":
 		s.ended(t, done.Ended)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
@@ -241,8 +242,9 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 	now := s.estimate()
 	s.mu.Lock()
 	left := s.settler.unsettled.Add(-taken)
+	var refused []duequeue.Entry
 	for i, r := range batch {
-		s.close(r, fates[i], now)
+		refused = s.close(r, fates[i], now, refused)
 	}
 	room := left < settleBound && left+taken >= settleBound
 	woken := s.roomAgain()
@@ -254,15 +256,18 @@ func (s *server) stored(batch []result, fates []store.Fate) {
 	if woken {
 		s.d.cfg.Woken(s.index)
 	}
+	if len(refused) > 0 {
+		s.d.cfg.Refused(s.index, refused)
+	}
 	s.record(batch, fates)
 	s.d.metrics.settled(batch, fates)
 }
 
-// close forgets the task, or queues it again if it is due again soon. Called under s.mu.
-func (s *server) close(r result, fate store.Fate, now int64) {
+// close forgets the task, or queues it again if it is due again soon; then it may be refused. Called under s.mu.
+func (s *server) close(r result, fate store.Fate, now int64, refused []duequeue.Entry) []duequeue.Entry {
 	if r.after {
 		s.endOverrun(r.task)
-		return
+		return refused
 	}
 	s.open.remove(r.task)
 	if r.keyed && r.notBefore > 0 && s.d.cfg.ClaimAll {
@@ -271,15 +276,12 @@ func (s *server) close(r result, fate store.Fate, now int64) {
 	}
 	r.acquit()
 	r.lane.kind.noteFate(r.verb, fate)
-	due, soon := r.dueAgain(fate, now)
-	due = max(due, r.notBefore)
-	soon = soon && (!s.d.cfg.ClaimAll || r.undone && r.notBefore == 0) // a sweep tries a task once
-	if soon && r.lane.keeps(due, now) && s.admitted(r.table()) {
-		r.lane.queue.Requeue(r.entry(due))
-		signal(s.wake)
-		return
+	due, again := r.dueAgain(fate, now)
+	if again && (!s.d.cfg.ClaimAll || r.undone && r.notBefore == 0) { // a sweep tries a task once
+		return r.lane.comeAgain(r.entry(max(due, r.notBefore)), now, refused)
 	}
 	r.lane.queue.Done(r.row.JobID)
+	return refused
 }
 
 // dueAgain is when to look at the row again, false for never. One that somebody

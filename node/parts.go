@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/outbox/relay"
@@ -100,7 +101,7 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 			Missed: p.alarms.Missed, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 		}),
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
-		Woken: func(server int) { p.scanner.Wake(server) },
+		Woken: func(server int) { p.scanner.Wake(server) }, Refused: func(server int, rows []duequeue.Entry) { p.scanner.Refuse(server, rows) },
 		Exact: true, Settled: func(s dispatcher.Settlement) { died(p.alarms, s) }, Record: p.history.Record, Observe: p.cfg.observer(ctx),
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})

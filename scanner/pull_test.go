@@ -240,8 +240,8 @@ func TestAFewDueRowsOfManyTablesArePulled(t *testing.T) {
 	})
 }
 
-// What finds no room, as when a bell rings for a full lane, is pulled at once if there is demand.
-func TestWhatFindsNoRoomIsPulledAtOnce(t *testing.T) {
+// What finds no room, as when a bell rings for a full lane, is pulled as soon as it is due if there is demand.
+func TestWhatFindsNoRoomIsPulledWhenItIsDue(t *testing.T) {
 	playTape(t, 1, []uint64{1}, func(t *testing.T, q *quick, s *Scanner) {
 		s.Set(owned(1), owner)
 		pass(time.Second)
@@ -253,6 +253,17 @@ func TestWhatFindsNoRoomIsPulledAtOnce(t *testing.T) {
 		pass(100 * time.Millisecond)
 		if q.has(id) != 1 {
 			t.Error("it did not come")
+		}
+		due := time.Now().Add(2 * time.Second)
+		again := q.fill(0, 1, due, 1) // put off by the intake, that is
+		s.Refuse(0, []duequeue.Entry{{JobID: again[0], Type: 1, Due: due.UnixMilli()}})
+		pass(2 * time.Second)
+		if n := q.has(again); n != 0 {
+			t.Errorf("%d came early", n)
+		}
+		pass(pullEvery + 100*time.Millisecond)
+		if q.has(again) != 1 {
+			t.Error("what was put off did not come")
 		}
 	})
 }

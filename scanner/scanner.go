@@ -65,3 +65,6 @@ func (s *Scanner) Set(tables []int, as *duequeue.Access) {
 // Wake says that the intake has room again for entries of a server that it refused, or demand again for whole rows. It never
 // blocks.
 func (s *Scanner) Wake(server int) { s.servers[server].look() }
+
+// Refuse says that entries that the intake has had are due again, and that it has no room for them until then.
+func (s *Scanner) Refuse(server int, entries []duequeue.Entry) { s.servers[server].refuse(entries) }
