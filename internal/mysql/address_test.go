@@ -102,6 +102,9 @@ func TestChoose(t *testing.T) {
 		"the other one, if it shuts down":             {0, "a", []sight{refusing(1053), ahead}, 1},
 		"the other one, if the first is full":         {-1, "", []sight{refusing(1040), primary}, 1},
 		"one that was never looked at is not":         {0, "a", []sight{dead, {}}, 0},
+		"the one with our tables, when it is back":    {0, "", []sight{bare, primary}, 1},
+		"a bare one stays beside a bare one":          {0, "", []sight{bare, bare}, 0},
+		"tables that were just made":                  {0, "", []sight{primary, ahead}, 0},
 	} {
 		if got := choose(c.using, c.marker, c.all); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

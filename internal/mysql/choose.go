@@ -48,16 +48,17 @@ func (s sight) fits(marker string) bool {
 // there is none yet, and marker that of its databases.
 //
 // The address in use stays while it takes writes or, if it took some before, refuses connections, whatever the others
-// do. An address that does not answer stays too, unless another one takes writes: that one was promoted. Among
-// several that take writes, databases of the config come first, then the server that has
-// more transactions, then the order of the config.
+// do. But if none with databases of the config was ever in use, one that has them and takes writes is better. An address that
+// does not answer stays too, unless another one takes writes: that one was promoted. Among several that take writes, databases
+// of the config come first, then the server that has more transactions, then the order of the config.
 func choose(using int, marker string, all []sight) int {
-	if using >= 0 && (all[using].writes() || all[using].refuses() && !all[using].demoted) {
+	well := using >= 0 && (all[using].writes() || all[using].refuses() && !all[using].demoted)
+	if well && (marker != "" || all[using].marker != "") {
 		return using
 	}
 	best := using
 	for i, s := range all {
-		if i != using && s.fits(marker) && (best == using || better(s, all[best])) {
+		if i != using && s.fits(marker) && (s.marker != "" || !well) && (best == using || better(s, all[best])) {
 			best = i
 		}
 	}
