@@ -19,8 +19,8 @@ import (
 // programs that write action times differ by far less.
 const seizable = 1000 // ms
 
-// farAhead is by how much a server's clock may be ahead of what it can show by its last reading, for a packet to claim
-// anything: then this process stood still, or the clock was set. The claims that follow read it.
+// farAhead is by how much a server's clock may be beyond the latest that it can show when a packet is sent, for the packet to claim anything.
+// If it is further, this process stood still, the clock was set, or the packet was long under way. The claims that follow read the clock.
 const farAhead = 1000 // ms
 
 // seizure is a claim of known rows in one transaction that is sent as one packet, so that a process which is frozen or cut
@@ -36,19 +36,17 @@ type seizure struct {
 // seize claims sorted entries of known rows as they were read. It returns those that have to be looked at, because they
 // are not known, have changed, or are locked.
 func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []duequeue.Entry, err error) {
-	term := c.server.Term()
-	latest := c.server.clock.read(term, bounds.latest)
-	if c.skip || c.Fence != nil || latest == 0 || !c.knows(entries) {
+	if c.skip || c.Fence != nil || !c.knows(entries) {
 		return entries, nil
 	}
-	z := &seizure{c, c.alikeByTable(entries), latest + farAhead, latest + roundUp(c.Hold), c.server.clock.read(term, bounds.now)/1000 - seizable}
-	hits, err := z.send(ctx, term, entries)
+	z := &seizure{claiming: c, groups: c.alikeByTable(entries)}
+	hits, err := z.send(ctx, entries)
 	switch {
 	case err == nil && z.Shared:
 		left = z.shared(hits.ids, entries)
 	case err == nil:
 		left, err = z.count(ctx, hits.counts[1:]) // after that of BEGIN
-	case errors.Is(err, errTerm):
+	case errors.Is(err, errNoClock):
 		return entries, nil
 	case mysql.ClassOf(err) == mysql.Other && !local(err): // in doubt
 		left, err = z.afterRefusal(ctx, entries)
@@ -63,8 +61,8 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []
 	return nil, c.store.wrap(err, "claim rows", c.server)
 }
 
-// errTerm says that the deadline is of another server's clock.
-var errTerm = errors.New("the server was left for another")
+// errNoClock says that the server's clock was not read yet, as after a move to another address.
+var errNoClock = errors.New("the server's clock is not known")
 
 // knows reports whether all rows behind the entries are known, as they were when the entries were found.
 func (c *claiming) knows(entries []duequeue.Entry) bool {
@@ -107,20 +105,23 @@ type hits struct {
 	ids    []tocsin.JobID // if the claims are shared
 }
 
-// send sends the packet over a connection of its own, unless the term has ended. It gives the connection back: reading
-// back needs one too, and many claims that hold one each would wait for each other.
+// send sends the packet over a connection of its own. The deadline counts from then on, however long all connections were in use. It gives the
+// connection back: reading back needs one too, and many claims that hold one each would wait for each other.
 //
 // Where several processes claim the same rows, many are another's: the packet also reads which it hit. Else it hits nearly
 // always all, and a count for each group says so.
-func (z *seizure) send(ctx context.Context, term int64, entries []duequeue.Entry) (got hits, err error) {
+func (z *seizure) send(ctx context.Context, entries []duequeue.Entry) (got hits, err error) {
 	conn, err := z.store.conn(ctx, z.server, z.store.databasesIn(tablesOfEntries(entries)))
 	if err != nil {
 		return hits{}, err
 	}
 	defer func() { _ = conn.Close() }()
-	if z.server.Term() != term {
-		return hits{}, errTerm
+	term := z.server.Term()
+	latest := z.server.clock.read(term, bounds.latest)
+	if latest == 0 {
+		return hits{}, errNoClock
 	}
+	z.latest, z.deadline, z.sure = latest+farAhead, latest+roundUp(z.Hold), z.server.clock.read(term, bounds.now)/1000-seizable
 	text, args := z.text()
 	if z.Shared {
 		err = z.store.read(ctx, conn, seize.name, text, func(_ int, rows *sql.Rows) error {

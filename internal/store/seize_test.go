@@ -160,3 +160,35 @@ func TestAClaimOfKnownRowsNeedsOneConnectionAtATime(t *testing.T) {
 		t.Errorf("%v, claimed %+v", err, rows)
 	}
 }
+
+// While a claim waits for a connection, the server's clock goes on, and others read it. The packet counts from when it is sent.
+func TestAClaimOfKnownRowsThatWaitedForAConnectionIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	b := open(t, small, func(cfg *tocsin.Config) { cfg.Servers[0].MaxConns = 1 })
+	asked := b.known(120_000, id(0, 1), id(3, 3))
+	sv := b.servers[0]
+	now := sv.clock.known
+	sv.clock.known.last.micro -= time.Minute.Microseconds() // a minute passes below
+	sv.clock.known.best.micro -= time.Minute.Microseconds()
+	taken, waited := b.locked(), sv.DB.Stats().WaitCount
+	claimed := make(chan error, 1)
+	go func() {
+		_, err := b.Claim(t.Context(), asked)
+		claimed <- err
+	}()
+	for tick := time.Tick(time.Millisecond); sv.DB.Stats().WaitCount == waited; {
+		<-tick
+	}
+	sv.clock.mu.Lock()
+	sv.clock.known = now
+	sv.clock.mu.Unlock()
+	taken()
+	if err := <-claimed; err != nil || b.roundTrips("seize") != 1 || b.roundTrips("claimable") != 0 {
+		t.Errorf("%v: sent %d packets, and read and locked the rows %d times", err, b.roundTrips("seize"), b.roundTrips("claimable"))
+	}
+	for _, row := range asked.Rows {
+		if stored := b.row(row.JobID); stored.Status != tocsin.Claimed {
+			t.Errorf("%+v", stored)
+		}
+	}
+}
