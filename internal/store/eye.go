@@ -169,6 +169,7 @@ func (e *eye) addresses(found Survey) {
 	e.mu.Unlock()
 	e.metrics.failovers.WithLabelValues(e.name).Add(float64(now.Failovers - was.Failovers))
 	switch {
+	case now.Address == "": // none was chosen yet
 	case was.Address == "":
 		e.log.Info("this address of the server takes writes and is used", "address", now.Address)
 	case now.Failovers != was.Failovers:

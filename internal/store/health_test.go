@@ -210,6 +210,12 @@ func TestAServerThatCanNotBeAskedIsToldInItsWordsWithItsAddresses(t *testing.T) 
 		return Survey{Addresses: []mysql.Sighting{{Address: "a:1", Used: true, Writes: writes, Why: why}}}
 	}
 	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, Survey{Addresses: []mysql.Sighting{{Address: "a:1", Why: "is read-only"}}}, readOnly)
+		wantLines(t, w.after(t, 2*lookEvery), "warn server takes no writes", "databases can't be used")
+		w.is(at("takes writes, in use", true), nil, false)
+		wantLines(t, w.after(t, lookEvery), "server answers again", "this address of the server takes writes and is used", "can be used again")
+	})
+	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, at("takes writes, in use", true), nil)
 		w.after(t, 0)
 		w.is(at("no answer within 2s", false), readOnly, false)
