@@ -115,8 +115,8 @@ func byTableAndType(rows []duequeue.Entry) (parts []typedIDs) {
 // of them, and deletes those that rang for what was due before an instant. A
 // bell rings for what is due within the horizon, so that is its age. The newest
 // bell stays, so that the highest id never falls, which would make every node
-// start anew. It gives how many it deleted, and where to go on: 0 where the rest
-// is younger.
+// start anew. It gives how many it deleted, and where to go on: 0 if these were the
+// last bells, or none of them was old. Young ones may stand among old ones.
 func (s *Store) PurgeBells(ctx context.Context, server, database int, after uint64, before int64, limit int) (removed int, next uint64, err error) {
 	sv, seen, ids := s.servers[server], 0, []uint64(nil)
 	in := slots{"after": after, "before": instant(before), "limit": limit}
@@ -135,7 +135,7 @@ func (s *Store) PurgeBells(ctx context.Context, server, database int, after uint
 	if err != nil {
 		return 0, 0, s.wrap(err, "purge bells of "+s.layout.Database(database), sv)
 	}
-	if seen < limit || len(ids) < seen-1 {
+	if seen < limit || len(ids) == 0 && !old {
 		return removed, 0, nil
 	}
 	return removed, next - 1, nil

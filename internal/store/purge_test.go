@@ -127,12 +127,22 @@ func TestPurgeBellsLeavesTheYoungAndTheNewest(t *testing.T) {
 		t.Errorf("first: %d, %d, %v", removed, next, err)
 	}
 	removed, next, err = b.PurgeBells(t.Context(), 0, 1, next, now-hour, 3)
-	if removed != 1 || next != 0 || err != nil { // 3 and 5 ring for the future
+	if removed != 1 || next != 4 || err != nil { // 3 and 5 ring for the future
 		t.Errorf("second: %d, %d, %v", removed, next, err)
+	}
+	removed, next, err = b.PurgeBells(t.Context(), 0, 1, next, now-hour, 3)
+	if removed != 0 || next != 0 || err != nil {
+		t.Errorf("third: %d, %d, %v", removed, next, err)
 	}
 	rung, err := b.Bells(t.Context(), 0, nil, 10)
 	if got := fmt.Sprint(len(rung[0]), rung[1][0].ID, rung[1][1].ID, rung[1][2].ID, len(rung[1])); err != nil || got != "0 3 5 6 3" {
 		t.Errorf("left: %s, %v", got, err)
+	}
+	for range 4 {
+		b.exec(b.ringing(1, now)) // ids 7 to 10
+	}
+	if removed, next, err := b.PurgeBells(t.Context(), 0, 1, 6, now-hour, 3); removed != 0 || next != 0 || err != nil {
+		t.Errorf("all young: %d, %d, %v", removed, next, err)
 	}
 	for range 3 {
 		b.exec(b.ringing(0, now-hour))
