@@ -68,3 +68,18 @@ func TestWhatIsLockedOrRefusedHoldsUpNoOther(t *testing.T) {
 		})
 	}
 }
+
+// All claims that are found are held, and no table is left to look at.
+func TestRecoverOfHeldClaimsAloneSaysSoOnce(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	ids := []tocsin.JobID{id(0, 1), id(0, 2)}
+	for _, id := range ids {
+		b.add(task{id: id, status: tocsin.Claimed, action: b.clock() - 6000, by: "me"})
+	}
+	defer b.locked(ids...)()
+	got, err := b.Recover(t.Context(), 0, []int{0}, len(ids))
+	if !errors.Is(err, mysql.ErrLocked) || strings.Contains(err.Error(), "\n") || got != (Recovered{}) || b.roundTrips("expired") != 1 {
+		t.Errorf("%+v, %v, after %d looks", got, err, b.roundTrips("expired"))
+	}
+}

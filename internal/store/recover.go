@@ -150,7 +150,7 @@ func (s *Store) findExpired(ctx context.Context, sv *server, tables []int, limit
 		table int
 		id    tocsin.JobID
 	}
-	if limit <= 0 {
+	if limit <= 0 || len(tables) == 0 {
 		return nil, nil
 	}
 	ask := question[claim]{
