@@ -143,6 +143,11 @@ func joined(failed map[int]error, err error) error {
 // nothing behind where it fails. The error is a fault of the server, which ends
 // the work.
 func apart[T any](group []T, do func([]T) error, fail func(T, error)) error {
+	return apartBy(each, group, do, fail)
+}
+
+// apartBy is apart with another each.
+func apartBy[T any](each func([]T, func([]T) error, func(T, error)) error, group []T, do func([]T) error, fail func(T, error)) error {
 	if len(group) == 0 {
 		return nil
 	}

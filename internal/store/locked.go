@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -25,8 +28,11 @@ type Locks struct {
 	Tables map[int]error // that could not be read, as they are locked as a whole or have a fault of their own
 }
 
-// Locked tells which of the rows other transactions have locked, without waiting for them. A row that is gone is not locked. A table that
-// is locked as a whole is waited for for a second.
+// waitersAtOnce bounds the connections of one Locked.
+const waitersAtOnce = 8
+
+// Locked tells which of the rows other transactions have locked, without waiting for them. A row that is gone is not locked. Tables that
+// are locked as a whole are waited for for a second, a few of them at the same time.
 func (s *Store) Locked(ctx context.Context, server int, ids []tocsin.JobID) (Locks, error) {
 	sv := s.servers[server]
 	locks := Locks{Rows: make(map[tocsin.JobID]bool), Tables: make(map[int]error)}
@@ -36,11 +42,14 @@ func (s *Store) Locked(ctx context.Context, server int, ids []tocsin.JobID) (Loc
 	for chunk := range slices.Chunk(sortIDs(ids), maxIDs) {
 		failed := func(id tocsin.JobID) bool { return locks.Tables[id.Table()] != nil }
 		chunk = slices.DeleteFunc(chunk, failed) // to meet its lock again costs another second
+		var mu sync.Mutex
 		unlocked := make(map[tocsin.JobID]bool, len(chunk))
-		err := apart(byTable(chunk), func(parts []idsOf) error {
+		err := apartBy(sideBySide, byTable(chunk), func(parts []idsOf) error {
 			return s.readIDs(ctx, s.gated(sv), free, parts, func(rows *sql.Rows) error {
 				var id tocsin.JobID
 				err := rows.Scan(&id)
+				mu.Lock()
+				defer mu.Unlock()
 				unlocked[id] = true
 				return err
 			})
@@ -59,6 +68,26 @@ func (s *Store) Locked(ctx context.Context, server int, ids []tocsin.JobID) (Loc
 		}
 	}
 	return locks, nil
+}
+
+// sideBySide is each for a do that may be called concurrently, since each call may wait for a lock. fail is not called concurrently.
+func sideBySide[T any](group []T, do func([]T) error, fail func(T, error)) error {
+	var g errgroup.Group
+	var mu sync.Mutex
+	g.SetLimit(waitersAtOnce)
+	for i := range group {
+		g.Go(func() error {
+			err := do(group[i : i+1])
+			if !local(err) {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			fail(group[i], err)
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // around runs do on sorted rows of one server. If other transactions hold some of them, do runs again without these; if a table has a fault of

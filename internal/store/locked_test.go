@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -66,6 +67,26 @@ func TestWhatIsLockedOrRefusedHoldsUpNoOther(t *testing.T) {
 				t.Errorf("%d rows, %v; want the two that are neither locked nor refused", n, err)
 			}
 		})
+	}
+}
+
+// Claims run out while a look waits for one locked table after the other.
+func TestLockedWaitsForManyLockedTablesAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	const locked = 8
+	b := open(t, tocsin.Layout{Databases: 1, Tables: locked + 1})
+	var ids []tocsin.JobID
+	var tables []int
+	for table := range locked + 1 {
+		ids = append(ids, id(table, 1))
+		b.add(task{id: ids[table]})
+		tables = append(tables, table)
+	}
+	defer b.lockedTable(tables[:locked]...)()
+	began := time.Now()
+	locks, err := b.Locked(t.Context(), 0, ids)
+	if took := time.Since(began); err != nil || len(locks.Rows) != 0 || len(locks.Tables) != locked || took > locked*time.Second {
+		t.Errorf("%+v, %v, after %s", locks, err, took)
 	}
 }
 

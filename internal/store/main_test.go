@@ -208,14 +208,18 @@ func (b *bench) locked(ids ...tocsin.JobID) (unlock func()) {
 	return func() { _ = tx.Rollback() }
 }
 
-// lockedTable locks a whole table.
-func (b *bench) lockedTable(table int) (unlock func()) {
+// lockedTable locks whole tables.
+func (b *bench) lockedTable(tables ...int) (unlock func()) {
 	b.tb.Helper()
 	conn, err := b.db.Conn(context.Background())
 	if err != nil {
 		b.tb.Fatal(err)
 	}
-	if _, err := conn.ExecContext(context.Background(), "LOCK TABLES "+b.layout.Table(table)+" WRITE"); err != nil {
+	names := make([]string, len(tables))
+	for i, table := range tables {
+		names[i] = b.layout.Table(table) + " WRITE"
+	}
+	if _, err := conn.ExecContext(context.Background(), "LOCK TABLES "+strings.Join(names, ", ")); err != nil {
 		b.tb.Fatal(err)
 	}
 	return func() {
