@@ -47,14 +47,15 @@ const (
 
 // byNumber maps the servers' error numbers, the same in MySQL and MariaDB but
 // for 1020, which MariaDB sends where a row changed since the snapshot, and 1412,
-// which MySQL sends where the table did: it was migrated. 3572 is MySQL's for NOWAIT; MariaDB's is 1205.
+// which MySQL sends where the table did: it was migrated. 3572 is MySQL's for NOWAIT; MariaDB's is 1205. 1047 is that of a node of
+// Galera that has lost its cluster or is not ready, for all but SHOW and SET; 4031 MySQL's for a session that was idle for wait_timeout.
 var byNumber = map[uint16]Class{
 	1213: Contended, 1205: Contended, 1020: Contended, 1412: Contended, 3572: Contended,
 	1062: Duplicate, 1586: Duplicate,
 	1146: Missing, 1049: Missing, 1109: Missing,
 	1044: Denied, 1142: Denied, 1143: Denied, 1227: Denied, 1370: Denied,
 	1290: Demoted, 1792: Demoted, 1836: Demoted,
-	tooMany: Lost, 1053: Lost, 1077: Lost, 1152: Lost, tooManyOfUser: Lost, 1927: Lost, 3169: Lost,
+	tooMany: Lost, 1047: Lost, 1053: Lost, 1077: Lost, 1152: Lost, tooManyOfUser: Lost, 1927: Lost, 3169: Lost, 4031: Lost,
 	1045: Barred, 1129: Barred, 1130: Barred, 1226: Barred, 1698: Barred, 1820: Barred, 1862: Barred, 3118: Barred, 4151: Barred,
 	3: Full, 1021: Full, 1026: Full, 1114: Full,
 }

@@ -38,6 +38,8 @@ func TestErrorsBecomeClasses(t *testing.T) {
 		"too many connections":                    {number(1040), Lost},
 		"too many connections of the user":        {number(1203), Lost},
 		"the server stops":                        {number(1053), Lost},
+		"a session that was idle for too long":    {number(4031), Lost},
+		"a node of Galera that is not ready":      {number(1047), Lost},
 		"a connection that broke":                 {io.EOF, Lost},
 		"a wrong password":                        {number(1045), Barred},
 		"a host that is blocked":                  {number(1129), Barred},

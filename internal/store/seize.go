@@ -142,11 +142,9 @@ func (z *seizure) send(ctx context.Context, entries []duequeue.Entry) (got hits,
 
 // failed gives the error of a packet. Only one that a statement in it has, and no commit, shows that nothing is claimed.
 func (z *seizure) failed(ctx context.Context, conn *sql.Conn, entries []duequeue.Entry, err error) error {
-	class := mysql.ClassOf(err)
-	if class != mysql.Lost && class != mysql.Canceled {
-		mysql.Rollback(ctx, conn)
-	}
-	if class == mysql.Lost || class == mysql.Canceled || class == mysql.Other {
+	mysql.Rollback(ctx, conn)
+	switch mysql.ClassOf(err) {
+	case mysql.Lost, mysql.Canceled, mysql.Other:
 		return z.doubt(idsOfEntries(entries), err)
 	}
 	return err
