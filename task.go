@@ -260,7 +260,7 @@ func CompleteTx(ctx context.Context, tx Tx, info Info) error {
 	n, err := client.Execute(ctx, tx, info.render(completeSQL))
 	switch {
 	case err != nil:
-		return completeErr(info, err)
+		return completeErr(ctx, tx, info, err)
 	case n > 0:
 		return nil
 	}
@@ -283,7 +283,7 @@ func conflict(ctx context.Context, tx Tx, info Info) error {
 	case errors.Is(err, sql.ErrNoRows):
 		return client.Refuse(ErrConflict, "complete task %s: it is not in %s any more", info.JobID, info.Table)
 	case err != nil:
-		return completeErr(info, err)
+		return completeErr(ctx, tx, info, err)
 	case version != info.Version:
 		return client.Refuse(ErrConflict, "complete task %s: it was rescheduled meanwhile (version %d, not %d)", info.JobID, version, info.Version)
 	}
@@ -295,9 +295,12 @@ func (i Info) render(statement string) string {
 	return strings.NewReplacer("{task}", i.Table, "{job_id}", i.JobID.String(), "{version}", strconv.FormatUint(uint64(i.Version), 10)).Replace(statement)
 }
 
-func completeErr(info Info, err error) error {
-	switch mysql.ClassOf(err) {
-	case mysql.Missing, mysql.Denied:
+// completeErr words an error of a statement. A table that is not there, or not for this user, is on another server, unless the task is there: then
+// the user lacks a right.
+func completeErr(ctx context.Context, tx Tx, info Info, err error) error {
+	switch class := mysql.ClassOf(err); {
+	case class == mysql.Denied && client.QueryRow(ctx, tx, info.render(completedSQL))(new(uint8), new(uint32)) == nil:
+	case class == mysql.Missing, class == mysql.Denied:
 		return client.Refuse(ErrOtherServer, "complete task %s: its table %s is not on this transaction's server (%s)", info.JobID, info.Table, err)
 	}
 	return fmt.Errorf("complete task %s in %s: %w", info.JobID, info.Table, err)

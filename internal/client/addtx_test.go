@@ -222,8 +222,15 @@ func TestADeniedTableIsSaidToBeElsewhereUnlessItIsOurs(t *testing.T) {
 		return rolledBack(t, db, func(tx *sql.Tx) error { _, err := c.AddTx(t.Context(), tx, task); return err })
 	}
 	plain := remind.New(1, "x", tocsin.In(0))
+	stored := get(t, c, must[tocsin.Added](t)(c.Add(t.Context(), plain)).JobID)
+	complete := func() error {
+		return rolledBack(t, db, func(tx *sql.Tx) error { return tocsin.CompleteTx(t.Context(), tx, stored) })
+	}
 	if err := add(plain); !errors.Is(err, tocsin.ErrOtherServer) {
 		t.Errorf("without a right: %v", err)
+	}
+	if err := complete(); !errors.Is(err, tocsin.ErrOtherServer) {
+		t.Errorf("complete without a right: %v", err)
 	}
 	for number := range c.Layout().Databases { // as the role client-add
 		exec(t, root, "GRANT SELECT, INSERT ON `"+c.Layout().Database(number)+"`.* TO '"+user+"'@'%'")
@@ -231,8 +238,10 @@ func TestADeniedTableIsSaidToBeElsewhereUnlessItIsOurs(t *testing.T) {
 	if err := add(plain); err != nil {
 		t.Errorf("with the rights: %v", err)
 	}
-	if err := add(plain.Unique("k", live)); err == nil || errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), "UPDATE command denied") {
-		t.Errorf("without UPDATE: %v", err)
+	for name, call := range map[string]func() error{"add": func() error { return add(plain.Unique("k", live)) }, "complete": complete} {
+		if err := call(); err == nil || errors.Is(err, tocsin.ErrOtherServer) || !strings.Contains(err.Error(), "UPDATE command denied") {
+			t.Errorf("%s without UPDATE: %v", name, err)
+		}
 	}
 }
 
