@@ -151,7 +151,7 @@ func (s *site) fit(ctx context.Context, t table, r *report) error {
 	if settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT" {
 		r.add(t.full(), "is on a server with binlog_format STATEMENT, which refuses the writes of a relay: set ROW or MIXED")
 	}
-	if on := settings["read_only"]; on != "" && on != "OFF" && on != "0" {
+	if mysql.IsOn(settings["read_only"]) {
 		r.add(t.full(), "is on a server that is read-only: name the primary")
 	}
 	return nil

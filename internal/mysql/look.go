@@ -38,8 +38,8 @@ const (
 	mysqlPositionSQL = `SELECT /* tocsin position */ @@global.gtid_executed`
 )
 
-// isOn reads a switch, which is a number or a word.
-func isOn(value string) bool {
+// IsOn reads a switch of a server, which is a number or a word; "": the server has none.
+func IsOn(value string) bool {
 	return value != "" && value != "0" && !strings.EqualFold(value, "OFF")
 }
 
@@ -112,7 +112,7 @@ func (h *home) ask(ctx context.Context, m *member, fresh bool) (s sight, read bo
 		defer func() { _ = conn.Close() }()
 		var mode string
 		err = conn.QueryRowContext(ctx, roleSQL).Scan(&mode, &version, &s.process)
-		s.readOnly = isOn(mode)
+		s.readOnly = IsOn(mode)
 	}
 	if err == nil && !s.readOnly && (fresh || !h.uses(m)) {
 		read = true
@@ -171,7 +171,7 @@ func takesWrites(ctx context.Context, conn *seeingConn, addr string) error {
 	if b, ok := mode[0].([]byte); ok {
 		text = string(b)
 	}
-	if isOn(text) {
+	if IsOn(text) {
 		return fmt.Errorf("%w: %s is read-only", errNoPrimary, addr)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // asks is how often Facts asks one connection who answers.
@@ -76,7 +77,7 @@ func (s *Store) answers(ctx context.Context, sv *server) ([]answer, error) {
 }
 
 func factsOf(values map[string]string) Facts {
-	on := func(name string) bool { return values[name] == "ON" || values[name] == "1" }
+	on := func(name string) bool { return mysql.IsOn(values[name]) }
 	number := func(name string) int {
 		n, err := strconv.Atoi(values[name])
 		if err != nil {

@@ -5,14 +5,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// readOnly reads whether the server is read-only; 0 and OFF mean that it is not.
+// readOnly reads whether the server is read-only.
 var readOnly = prepare(`SELECT /* tocsin read_only */ @@global.read_only`)
 
 // beside checks whether the other tables of one database, besides the task tables, exist and may be read. It reads no
@@ -91,7 +90,7 @@ func (s *Store) isReadOnly(ctx context.Context, sv *server) (bool, error) {
 	if err != nil {
 		return false, s.wrap(err, "ask whether it is read-only", sv)
 	}
-	return mode != "0" && !strings.EqualFold(mode, "OFF"), nil
+	return mysql.IsOn(mode), nil
 }
 
 // TakesWrites returns an error if a server does not answer, is read-only, or lately had no room for a write.
