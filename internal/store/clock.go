@@ -221,9 +221,9 @@ func scanMicro(rows *sql.Rows) (int64, error) {
 }
 
 // Now estimates a server's clock from below, in Unix ms, so that nothing starts
-// early. It counts on this process's monotonic clock from the last Measure, Load
-// or Claim; before the first, and before the first after a move to another address, it is 0, and
-// nothing is due.
+// early. It counts on this process's monotonic clock from the last readings, which
+// Measure, Survey, Load and claims of rows that are not known take. Before the first, and before
+// the first after a move to another address, it is 0, and nothing is due; also while Hold says so.
 func (s *Store) Now(server int) int64 { return s.NowMicro(server) / 1000 }
 
 // NowMicro is Now in Unix µs.

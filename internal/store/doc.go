@@ -29,5 +29,6 @@
 // errors name it. Prolong, Recover and RedriveDead also leave out rows that other
 // transactions hold. Deadlocks are repeated for half a second. Settle is one transaction
 // that is rolled back on any error. After a lost connection only the caller can
-// decide whether to ask again; every write here may be repeated.
+// decide whether to ask again. Every write here may be repeated, except RecordRuns,
+// which might store runs twice, and Reserve, which refuses a revision that is stored.
 package store

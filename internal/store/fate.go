@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
@@ -14,12 +13,7 @@ import (
 var fateNames = [...]string{"stored", "cancelled", "rescheduled", "settled", "claim_lost", "gone", "in_tx"}
 
 // String gives the word, as used in metrics.
-func (f Fate) String() string {
-	if int(f) < len(fateNames) {
-		return fateNames[f]
-	}
-	return "fate " + strconv.Itoa(int(f))
-}
+func (f Fate) String() string { return fateNames[f] }
 
 // found is what a row is instead of what an outcome expected.
 type found struct {

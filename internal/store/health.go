@@ -148,7 +148,7 @@ func (h *Health) State() Databases {
 	return h.state
 }
 
-// Servers returns the servers with several addresses that have answered.
+// Servers returns the servers with several addresses that were looked at.
 func (h *Health) Servers() []Server {
 	h.mu.Lock()
 	defer h.mu.Unlock()
