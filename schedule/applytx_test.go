@@ -1,12 +1,15 @@
 package schedule
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"
@@ -160,6 +163,31 @@ func TestAChangeInATransactionSeesRunsThatAreNewerThanItsSnapshot(t *testing.T) 
 	}
 	if kept < 3 || kept > 5 { // 16 s
 		t.Errorf("%d of %d runs are left alone", kept, len(at))
+	}
+}
+
+// broken is a transaction whose connection breaks at a statement.
+type broken struct {
+	*sql.Tx
+	at string
+}
+
+func (b broken) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if strings.Contains(query, b.at) {
+		return nil, mysql.ErrInvalidConn
+	}
+	return b.Tx.QueryContext(ctx, query, args...)
+}
+
+func TestATransactionWhoseConnectionBreaksIsNotOnAnotherServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	db := session(t, "charset=utf8mb4")
+	for _, at := range []string{"/* tocsin product */", "/* tocsin layout */", "/* tocsin schedule charset */"} {
+		_, err := s.ApplyTx(t.Context(), broken{begin(t, db), at}, every("a", "1m"))
+		if !errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, tocsin.ErrOtherServer) {
+			t.Errorf("at %s: %v", at, err)
+		}
 	}
 }
 

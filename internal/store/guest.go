@@ -39,7 +39,7 @@ func (s *Store) HeldIn(ctx context.Context, tx tocsin.Tx, database int) error {
 	}
 	rows, failed, err := s.layouts(ctx, tx, []int{database})
 	if err != nil {
-		failed = map[int]error{database: err}
+		return err
 	}
 	want := s.want()
 	want.Identity = s.Identity()
