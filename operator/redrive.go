@@ -220,8 +220,8 @@ func (r *redrive) walk(ctx context.Context, q store.DeadQuery, tables []int) (fa
 				return failed, errEnd
 			}
 		}
-		for _, last := range page.Full {
-			pages.More(last.JobID.Table(), last)
+		for _, full := range page.Full {
+			pages.More(full.Table, full.Last)
 		}
 	}
 	return failed, nil

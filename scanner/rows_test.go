@@ -131,7 +131,7 @@ func (r *rows) Peek(ctx context.Context, q store.PeekQuery) (store.Page, error) 
 		found := r.table(table, q)
 		if len(found) >= q.Limit {
 			found = found[:q.Limit]
-			page.Full = append(page.Full, found[q.Limit-1])
+			page.Full = append(page.Full, store.FullTable{Table: table, Last: found[q.Limit-1]})
 		}
 		page.Entries = append(page.Entries, found...)
 	}

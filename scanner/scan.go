@@ -123,9 +123,9 @@ func (sv *server) read(ctx context.Context, j *job) result {
 			stopped[e.Type] = true
 		}
 		sv.offering.RLock()
-		for _, last := range page.Full {
-			if sv.owned[last.JobID.Table()] != nil {
-				q.Tables, q.After, q.Limit, q.Sparse = []int{last.JobID.Table()}, last, sv.cfg.PageLimit*readOnFactor, false
+		for _, full := range page.Full {
+			if sv.owned[full.Table] != nil {
+				q.Tables, q.After, q.Limit, q.Sparse = []int{full.Table}, full.Last, sv.cfg.PageLimit*readOnFactor, false
 				todo = append(todo, q)
 			}
 		}
@@ -154,17 +154,21 @@ func (sv *server) without(types map[uint64]bool, q store.PeekQuery) store.PeekQu
 // pages are full of what is due, everything. That and the rest of what is due in these tables is unread. It returns the queries for
 // what the full pages hid: the other types, and what is due later.
 func (sv *server) backlogs(page *store.Page, q store.PeekQuery, j *job) (hidden []store.PeekQuery) {
-	deep := make(map[int]bool)
-	page.Full = slices.DeleteFunc(page.Full, func(last duequeue.Entry) bool {
-		deep[last.JobID.Table()] = deep[last.JobID.Table()] || last.Due <= j.start
-		return last.Due <= j.start
-	})
-	due := make(map[uint64]int) // entries by type
+	due, some := make(map[uint64]int), make(map[int]bool) // entries by type; tables that have some
 	for _, e := range page.Entries {
 		if e.Due <= j.start {
 			due[e.Type]++
+			some[e.JobID.Table()] = true
 		}
 	}
+	deep := make(map[int]bool)
+	page.Full = slices.DeleteFunc(page.Full, func(full store.FullTable) bool {
+		if full.Last.Due > j.start || !some[full.Table] { // without an entry, all rows of the page belong to other tables
+			return false
+		}
+		deep[full.Table] = true
+		return true
+	})
 	pulled := func(e duequeue.Entry) bool {
 		return e.Due <= j.start && (deep[e.JobID.Table()] || due[e.Type] > pullPage)
 	}

@@ -54,6 +54,23 @@ func TestOffersWhatIsNearlyDue(t *testing.T) {
 	}
 }
 
+// A row in the wrong table can't be delivered. A whole page of them, due or nearly due, hides nothing that stands behind it.
+func TestAPageOfMisplacedRowsHidesNoOther(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	in := newLanes(1000, closeNumber)
+	var behind []tocsin.JobID
+	for table, due := range map[int]time.Duration{1: 0, 3: 5 * time.Second} {
+		c.add(closing, due, c.in(2, 4)...)
+		c.exec("INSERT INTO " + c.Layout().Table(table) + " SELECT * FROM " + c.Layout().Table(2))
+		c.exec("DELETE FROM " + c.Layout().Table(2))
+		behind = append(behind, c.add(closing, due, c.in(table, 1)...)...)
+	}
+	s := run(t, Config{Store: deaf{c}, Intake: in, Interval: slow, PageLimit: 2})
+	s.Set([]int{1, 3}, owner)
+	in.await(t, behind)
+}
+
 // A stand-in reads the types that the owner lacks, what is overdue, what falls due and what rings, and no others. After it
 // the table may be owned.
 func TestAStandInReadsItsTypesAlone(t *testing.T) {

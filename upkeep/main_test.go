@@ -65,6 +65,15 @@ func (s *site) exec(query string, args ...any) {
 	}
 }
 
+// misplace puts n tasks into a table that belong to another one.
+func (s *site) misplace(table, n, bizType int, status tocsin.Status, ago time.Duration) {
+	s.t.Helper()
+	other := (table + 1) % s.layout.Total()
+	s.add(other, n, bizType, status, ago)
+	s.exec("INSERT INTO " + s.layout.Table(table) + " SELECT * FROM " + s.layout.Table(other))
+	s.exec("DELETE FROM " + s.layout.Table(other))
+}
+
 // add puts n tasks of a biz type and status into a table, whose action_time was so long ago.
 func (s *site) add(table, n, bizType int, status tocsin.Status, ago time.Duration) {
 	s.t.Helper()

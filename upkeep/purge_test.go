@@ -95,6 +95,19 @@ func TestPurgeKeepsWhatIsLiveYoungOrUnknown(t *testing.T) {
 	}
 }
 
+// Rows in the wrong table are left. A whole page of them hides none that stands behind it.
+func TestPurgeFindsWhatStandsBehindAPageOfMisplacedRows(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, small)
+	s.misplace(1, 4, 1, tocsin.Done, 3*time.Hour)
+	s.add(1, 1, 1, tocsin.Done, 2*time.Hour)
+	p := s.purging()
+	p.rows = 2
+	if r := s.purge(p); r.Types["short"].Done != 1 || len(r.Failed) != 0 || s.left(tocsin.Done) != 4 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestPurgeRemovesOldBells(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, small)

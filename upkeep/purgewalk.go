@@ -81,9 +81,9 @@ func (w *purgeWalk) finished(ctx context.Context, tables []int, r round, status 
 		if err := w.take(ctx, status, before, page.Entries); err != nil {
 			return err
 		}
-		for _, last := range page.Full {
-			if table := last.JobID.Table(); !w.failed[table] {
-				pages.More(table, last)
+		for _, full := range page.Full {
+			if !w.failed[full.Table] {
+				pages.More(full.Table, full.Last)
 			}
 		}
 	}

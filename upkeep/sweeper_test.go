@@ -213,6 +213,21 @@ func TestSweepHandsOverEveryEntryOfFullPagesToAFullIntake(t *testing.T) {
 	}
 }
 
+// Tasks in the wrong table can't be delivered. A whole page of them hides none that stands behind it.
+func TestSweepFindsWhatStandsBehindAPageOfMisplacedTasks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, small)
+	s.misplace(1, pageTogether, typeA, tocsin.Pending, time.Hour)
+	s.add(1, 1, typeA, tocsin.Pending, time.Minute)
+	in := newIntake(3)
+	sweeper := s.sweeper(in)
+	sweeper.rows = sweepPage
+	result, err := sweeper.Sweep(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "belongs to table 2") || result.Overdue != 1 || result.Delivered != 1 {
+		t.Errorf("%s, %v", result, err)
+	}
+}
+
 func TestATypeThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	s := newSwept(t)

@@ -180,8 +180,8 @@ func (w *sweepWalk) page(ctx context.Context, l *line, together, alone int) (pag
 	}
 	w.found(page.Entries)
 	maps.Copy(w.failed, page.Failed)
-	for _, last := range page.Full {
-		l.pages.More(last.JobID.Table(), last)
+	for _, full := range page.Full {
+		l.pages.More(full.Table, full.Last)
 	}
 	for _, table := range step.Tables {
 		if l.begun != nil {

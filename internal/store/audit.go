@@ -162,16 +162,10 @@ type Audited struct {
 // AuditPage is what one Audit found and what it cost.
 type AuditPage struct {
 	Groups     []Audited
-	Full       []AuditFull   // the tables that may hold more, and where to go on
+	Full       []FullTable   // the tables that may hold more
 	Failed     map[int]error // by table number; nil if all is well
 	Rows       int           // read
 	Statements int           // sent
-}
-
-// AuditFull is a table whose page came back full.
-type AuditFull struct {
-	Table int
-	Last  duequeue.Entry
 }
 
 // Audit checks rows in the server, each against itself, up to 64 tables in one
@@ -225,7 +219,7 @@ func (p *AuditPage) add(tables []int, found []auditRow, q AuditQuery) error {
 		if err != nil {
 			return err
 		}
-		p.Full = append(p.Full, AuditFull{table, entry})
+		p.Full = append(p.Full, FullTable{table, entry})
 	}
 	return nil
 }

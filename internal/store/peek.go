@@ -113,17 +113,15 @@ type peeked struct {
 
 // add adds the rows of one table. bad names the last row that is in the wrong table.
 func (p *Page) add(rows []peeked, limit int) (bad error) {
-	var last duequeue.Entry // that is in its place
 	for _, r := range rows {
 		if r.entry.JobID.Table() != r.table {
 			bad = misplaced(r)
 			continue
 		}
-		last = r.entry
-		p.Entries = append(p.Entries, last)
+		p.Entries = append(p.Entries, r.entry)
 	}
-	if len(rows) == limit && last.JobID != 0 {
-		p.Full = append(p.Full, last)
+	if last := rows[len(rows)-1]; len(rows) == limit && last.entry.JobID != 0 {
+		p.Full = append(p.Full, FullTable{last.table, last.entry})
 	}
 	return bad
 }

@@ -60,17 +60,9 @@ func TestPeekGoesOnBehindAFullPage(t *testing.T) {
 		}
 		b.add(tasks...)
 		q := PeekQuery{Tables: []int{0}, Types: []uint64{1, 2, 3}, Until: 1_900_000_000_000, Limit: rapid.IntRange(1, 12).Draw(rt, "limit")}
-		var all []duequeue.Entry
-		for {
-			page, err := b.Peek(t.Context(), q)
-			if err != nil {
-				rt.Fatal(err)
-			}
-			all = append(all, page.Entries...)
-			if len(page.Full) == 0 {
-				break
-			}
-			q.After = page.Full[0]
+		all, err := b.peekAll(q)
+		if err != nil {
+			rt.Fatal(err)
 		}
 		sorted := slices.IsSortedFunc(all, func(a, b duequeue.Entry) int {
 			return slices.Compare([]uint64{uint64(a.Due), a.Type, uint64(a.JobID)}, []uint64{uint64(b.Due), b.Type, uint64(b.JobID)})
@@ -81,6 +73,17 @@ func TestPeekGoesOnBehindAFullPage(t *testing.T) {
 	})
 }
 
+// peekAll reads one table to its end, page by page.
+func (b *bench) peekAll(q PeekQuery) (all []duequeue.Entry, err error) {
+	for {
+		page, err := b.Peek(b.tb.Context(), q)
+		if all = append(all, page.Entries...); err != nil || len(page.Full) == 0 {
+			return all, err
+		}
+		q.After = page.Full[0].Last
+	}
+}
+
 func TestPeekTellsWhichTablesAreFull(t *testing.T) {
 	t.Parallel()
 	b := open(t, small)
@@ -89,7 +92,7 @@ func TestPeekTellsWhichTablesAreFull(t *testing.T) {
 	}
 	b.add(task{id: id(1, 1)}, task{id: id(1, 2)})
 	page, err := b.Peek(t.Context(), PeekQuery{Tables: []int{0, 1, 2, 3}, Types: []uint64{1}, Until: b.clock(), Limit: 3})
-	if err != nil || len(page.Entries) != 8 || len(page.Full) != 2 || page.Full[0] != b.entry(id(0, 2)) || page.Full[1] != b.entry(id(2, 2)) {
+	if err != nil || len(page.Entries) != 8 || !slices.Equal(page.Full, []FullTable{{0, b.entry(id(0, 2))}, {2, b.entry(id(2, 2))}}) {
 		t.Errorf("%v, page %+v", err, page)
 	}
 }
@@ -105,13 +108,15 @@ func TestPeekReportsAMisplacedRow(t *testing.T) {
 	b.add(task{id: id(2, 2), action: b.clock() - 10})
 	q := PeekQuery{Tables: []int{2}, Types: []uint64{1}, Until: b.clock(), Limit: 2}
 	page, err := b.Peek(t.Context(), q)
-	if err != nil || !slices.Equal(page.Entries, []duequeue.Entry{b.entry(id(2, 1))}) || !slices.Equal(page.Full, page.Entries) ||
+	if err != nil || !slices.Equal(page.Entries, []duequeue.Entry{b.entry(id(2, 1))}) || !slices.Equal(page.Full, []FullTable{{2, page.Entries[0]}}) ||
 		!errors.Is(page.Failed[2], ErrMisplaced) || !strings.Contains(page.Failed[2].Error(), "belongs to table 1") {
 		t.Fatalf("%v, page %+v", err, page)
 	}
-	q.After = page.Full[0]
-	if page, err = b.Peek(t.Context(), q); err != nil || len(page.Entries) != 1 || page.Entries[0].JobID != id(2, 2) {
-		t.Errorf("%v, page %+v", err, page)
+	want := []duequeue.Entry{b.entry(id(2, 1)), b.entry(id(2, 2))}
+	for q.Limit = 2; q.Limit > 0; q.Limit-- { // a page of one row is all of that row
+		if all, err := b.peekAll(q); err != nil || !slices.Equal(all, want) {
+			t.Errorf("%d a page: %v, %v", q.Limit, all, err)
+		}
 	}
 }
 

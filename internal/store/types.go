@@ -21,7 +21,7 @@ type PeekQuery struct {
 	Any    bool           // of any biz type, also of those that no policy names; Types is not read
 	From   int64          // lower bound of action_time, inclusive; 0: from the beginning
 	Until  int64          // upper bound, inclusive
-	After  duequeue.Entry // with one table only: go on behind this entry (its page came back full)
+	After  duequeue.Entry // with one table only: go on behind this entry (see FullTable)
 	Limit  int            // entries per table
 	Sparse bool           // expects entries in few tables, if any: which is asked first, as that costs less
 	Full   bool           // may read all that is overdue: the server does not hang if that takes long
@@ -31,8 +31,14 @@ type PeekQuery struct {
 // (action_time, biz_type, job_id) within each.
 type Page struct {
 	Entries []duequeue.Entry
-	Full    []duequeue.Entry // the last entry of each table whose page came back full
-	Failed  map[int]error    // by table number: what could not be read, or be trusted; nil if all is well
+	Full    []FullTable
+	Failed  map[int]error // by table number: what could not be read, or be trusted; nil if all is well
+}
+
+// FullTable is a table whose page came back full. The next page begins behind Last, which may be a row that belongs to another table.
+type FullTable struct {
+	Table int
+	Last  duequeue.Entry
 }
 
 // Row is a whole task, as loaded or claimed.
