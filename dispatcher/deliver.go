@@ -19,7 +19,7 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 	var beside []*task // their earlier delivery has not returned
 	s.mu.Lock()
 	for _, t := range batch {
-		if t.tooOld(now, r.timeout) || t.unripe(clock) || !s.admitted(t.table()) || !t.claimed && s.wantsClaim(t, r) || t.turn != nil && t.turn.Late(t.row, clock/1000) {
+		if !s.mayStart(t, r, now) || t.unripe(clock) || t.turn != nil && t.turn.Late(t.row, clock/1000) {
 			back = append(back, t)
 			continue
 		}
@@ -45,6 +45,11 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 		signal(s.wake)
 	}
 	return started
+}
+
+// mayStart reports whether a row that was loaded is still this process's to start, or to end. Called under s.mu.
+func (s *server) mayStart(t *task, r *rule, now time.Time) bool {
+	return !t.tooOld(now, r.timeout) && s.admitted(t.table()) && (t.claimed || !s.wantsClaim(t, r))
 }
 
 // wantsClaim reports that a row which was loaded to start without a claim must

@@ -241,6 +241,11 @@ func (s *server) unwanted(t *task, reason string) *store.Run {
 // refuse ends a loaded run that its schedule does not want.
 func (s *server) refuse(t *task, reason string) {
 	s.mu.Lock()
+	if !s.mayStart(t, t.lane.kind.rule.Load(), time.Now()) {
+		s.mu.Unlock()
+		giveBack([]*task{t})
+		return
+	}
 	t.lane.leave(t.loaded, time.Now())
 	s.open.add(t)
 	s.mu.Unlock()
