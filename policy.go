@@ -13,7 +13,7 @@ import (
 )
 
 // CallbackGroup is the group of the nodes that `tocsin serve` runs: they have
-// no Go handlers and deliver HTTP callbacks.
+// no Go handlers, and deliver HTTP callbacks and what goes to message brokers.
 const CallbackGroup = "callback"
 
 // Policy says how the tasks of one biz type are delivered. Durations are
@@ -22,8 +22,10 @@ const CallbackGroup = "callback"
 type Policy struct {
 	Name        string     `yaml:"name" json:"name"`                                   // [a-z0-9._-], a letter or digit first, at most 64; with Define left out
 	Number      uint64     `yaml:"number" json:"number"`                               // at least 1, never reused; with Define 0: the database gives it
-	Group       string     `yaml:"group,omitempty" json:"group,omitempty"`             // of the nodes that deliver it; a webhook's default is "callback"
-	Webhook     *Webhook   `yaml:"webhook,omitempty" json:"webhook,omitempty"`         // nil: a Go handler
+	Group       string     `yaml:"group,omitempty" json:"group,omitempty"`             // of the nodes that deliver it; the default with a webhook or sink is "callback"
+	Webhook     *Webhook   `yaml:"webhook,omitempty" json:"webhook,omitempty"`         // an HTTP callback; without it and Sink: a Go handler
+	Sink        *Sink      `yaml:"sink,omitempty" json:"sink,omitempty"`               // a message broker, instead of Webhook
+	Fallback    *Fallback  `yaml:"fallback,omitempty" json:"fallback,omitempty"`       // of Webhook or Sink; nil: tasks wait while their target is away
 	Timeout     Duration   `yaml:"timeout,omitempty" json:"timeout,omitempty"`         // of one delivery; 0: 30s
 	Attempts    int        `yaml:"attempts,omitempty" json:"attempts,omitempty"`       // at most, then dead; 0: 16
 	Backoff     Backoff    `yaml:"backoff,omitempty" json:"backoff,omitzero"`          // between attempts
@@ -58,6 +60,28 @@ type Webhook struct {
 	Allow   []string `yaml:"allow,omitempty" json:"allow,omitempty"`     // private CIDRs that may be dialled, e.g. 10.0.0.0/8
 	Batch   int      `yaml:"batch,omitempty" json:"batch,omitempty"`     // tasks of one request at most, which is answered with a result for each; 0: a request for each task
 }
+
+// Sink is the target of tasks that go to a message broker. docs/sinks.md has what a consumer gets.
+type Sink struct {
+	Name   string `yaml:"name" json:"name"`                         // of a sink in the config of who delivers, which has addresses and passwords
+	Topic  string `yaml:"topic,omitempty" json:"topic,omitempty"`   // of Kafka, the routing key of RabbitMQ, the subject of NATS; {biz_type} and {header.NAME} are filled in; "": the name of the biz type
+	Key    string `yaml:"key,omitempty" json:"key,omitempty"`       // decides the partition: biz_key (that of a number is its digits), job_id, header.NAME or none; "": biz_key
+	Format string `yaml:"format,omitempty" json:"format,omitempty"` // FormatWebhook: the JSON of a callback; "": a CloudEvent 1.0 in binary mode, whose value is the payload
+}
+
+// FormatWebhook is the Format of a Sink whose messages are the bodies of callbacks.
+const FormatWebhook = "webhook"
+
+// Fallback is the second link of a biz type, which delivers while the first one is away. A task has the same key on both, and
+// may come on both: who was away may have stored it.
+type Fallback struct {
+	After   Duration `yaml:"after,omitempty" json:"after,omitempty"` // how long the first link is away before; 0: 30s
+	Webhook *Webhook `yaml:"webhook,omitempty" json:"webhook,omitempty"`
+	Sink    *Sink    `yaml:"sink,omitempty" json:"sink,omitempty"`
+}
+
+// Handled reports whether Go handlers deliver the tasks: the policy has no webhook and no sink.
+func (p Policy) Handled() bool { return p.Webhook == nil && p.Sink == nil }
 
 // Backoff doubles the wait each time and draws it from the upper half: after the
 // n-th failed attempt between d/2 and d, where d = min(Max, Base * 2^(n-1)).
@@ -113,8 +137,13 @@ func doubled(base, limit time.Duration, times int) time.Duration {
 // WithDefaults fills in what is zero. A stored policy keeps its zeros, so that
 // it follows the defaults of the program that reads it.
 func (p Policy) WithDefaults() Policy {
-	if p.Webhook != nil && p.Group == "" {
+	if !p.Handled() && p.Group == "" {
 		p.Group = CallbackGroup
+	}
+	if p.Fallback != nil {
+		second := *p.Fallback // the caller's stays as it is
+		fill(&second.After, 30*time.Second)
+		p.Fallback = &second
 	}
 	fill(&p.Timeout, 30*time.Second)
 	fill(&p.Retention, 30*24*time.Hour)

@@ -11,6 +11,7 @@ import (
 type (
 	Policy   = tocsin.Policy
 	Webhook  = tocsin.Webhook
+	Sink     = tocsin.Sink
 	Backoff  = tocsin.Backoff
 	Alarm    = tocsin.Alarm
 	Duration = tocsin.Duration

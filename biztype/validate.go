@@ -26,12 +26,17 @@ const (
 	maxLadder      = 64
 	maxRetention   = 10 * 365 * 24 * time.Hour
 	maxURL         = 2048
+	maxTopic       = 255
 	maxSecrets     = 2 // one in use and one for rotation
 	maxAllow       = 64
 	maxBatch       = 1000
 )
 
-var secretForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var (
+	secretForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	topicForm  = regexp.MustCompile(`^([A-Za-z0-9._-]|\{biz_type\}|\{header\.[^{}]+\})*$`)
+	keyForm    = regexp.MustCompile(`^(biz_key|job_id|none|header\..+)?$`)
+)
 
 // Validate reports all that is wrong with the policies, one line each. It asks
 // no server: whether a number is taken shows when they are applied. A policy with an
@@ -93,39 +98,62 @@ func (c *check) policy(p Policy) {
 	c.alarm(p)
 }
 
-// target checks the group: nodes of any group can deliver webhooks, but those of
+// target checks the group, and where the tasks go: nodes of any group can deliver to webhooks and sinks, but those of
 // the group "callback" have no Go handlers.
 func (c *check) target(p Policy) {
 	switch {
-	case p.Webhook == nil && p.Group == "":
-		c.Refuse(true, "group", "needs a webhook, or the group of the nodes that have its Go handler")
-	case p.Webhook == nil && p.Group == CallbackGroup:
-		c.Refuse(true, "group", "group %q has no Go handlers: give the type a webhook or another group", CallbackGroup)
+	case p.Handled() && p.Group == "":
+		c.Refuse(true, "group", "needs a webhook or a sink, or the group of the nodes that have its Go handler")
+	case p.Handled() && p.Group == CallbackGroup:
+		c.Refuse(true, "group", "group %q has no Go handlers: give the type a webhook, a sink or another group", CallbackGroup)
 	case p.Group != "":
 		c.Note("group", name.Check("group", p.Group))
 	}
-	if p.Webhook != nil {
-		c.webhook(*p.Webhook)
+	c.Refuse(p.Webhook != nil && p.Sink != nil, "sink", "has both a webhook and a sink: use one, or make the other its fallback")
+	c.links("", p.Webhook, p.Sink)
+	if f := p.Fallback; f != nil {
+		c.Refuse(p.Handled(), "fallback", "a fallback is for a webhook or a sink, and this biz type has a Go handler")
+		c.Refuse((f.Webhook == nil) == (f.Sink == nil), "fallback", "the fallback needs a webhook or a sink, and not both")
+		c.between("fallback.after", f.After, time.Second, maxTimeout)
+		c.links("fallback.", f.Webhook, f.Sink)
 	}
 }
 
-func (c *check) webhook(w Webhook) {
-	c.url(w.URL)
-	c.Refuse(len(w.Secrets) > maxSecrets, "webhook.secrets", "%d secrets: at most %d, the one in use and one for rotation", len(w.Secrets), maxSecrets)
+// links checks the webhook and the sink that stand under a key.
+func (c *check) links(under string, w *Webhook, s *Sink) {
+	if w != nil {
+		c.webhook(under+"webhook", *w)
+	}
+	if s != nil {
+		c.sink(under+"sink", *s)
+	}
+}
+
+func (c *check) sink(key string, s Sink) {
+	c.Note(key+".name", name.Check("sink", s.Name))
+	c.Refuse(s.Name == "", key+".name", "the sink needs the name of one in the config of the nodes")
+	c.Refuse(len(s.Topic) > maxTopic, key+".topic", "the topic has %d bytes, more than %d", len(s.Topic), maxTopic)
+	c.Refuse(!topicForm.MatchString(s.Topic), key+".topic", "topic %q: use letters, digits, . _ - and the placeholders {biz_type} and {header.NAME}", s.Topic)
+	c.Refuse(!keyForm.MatchString(s.Key), key+".key", "key %q: use biz_key, job_id, header.NAME or none", s.Key)
+	c.Refuse(s.Format != "" && s.Format != tocsin.FormatWebhook, key+".format", "format %q: use %s, or leave it out for CloudEvents", s.Format, tocsin.FormatWebhook)
+}
+
+func (c *check) webhook(key string, w Webhook) {
+	c.url(key+".url", w.URL)
+	c.Refuse(len(w.Secrets) > maxSecrets, key+".secrets", "%d secrets: at most %d, the one in use and one for rotation", len(w.Secrets), maxSecrets)
 	for _, s := range w.Secrets {
 		// The value is not repeated: it may be the secret itself.
-		c.Refuse(strings.HasPrefix(s, "whsec_") || !secretForm.MatchString(s), "webhook.secrets", "a secret is given by the name of its environment variable, never by its value")
+		c.Refuse(strings.HasPrefix(s, "whsec_") || !secretForm.MatchString(s), key+".secrets", "a secret is given by the name of its environment variable, never by its value")
 	}
-	c.Refuse(len(w.Allow) > maxAllow, "webhook.allow", "%d networks: at most %d", len(w.Allow), maxAllow)
+	c.Refuse(len(w.Allow) > maxAllow, key+".allow", "%d networks: at most %d", len(w.Allow), maxAllow)
 	for _, a := range w.Allow {
 		_, err := netip.ParsePrefix(a)
-		c.Refuse(err != nil, "webhook.allow", "%q is not a network such as 10.0.0.0/8", a)
+		c.Refuse(err != nil, key+".allow", "%q is not a network such as 10.0.0.0/8", a)
 	}
-	c.Refuse(w.Batch < 0 || w.Batch > maxBatch, "webhook.batch", "batch %d: use 1 to %d, or 0 for a request for each task", w.Batch, maxBatch)
+	c.Refuse(w.Batch < 0 || w.Batch > maxBatch, key+".batch", "batch %d: use 1 to %d, or 0 for a request for each task", w.Batch, maxBatch)
 }
 
-func (c *check) url(text string) {
-	const key = "webhook.url"
+func (c *check) url(key, text string) {
 	u, err := url.Parse(text)
 	switch {
 	case text == "":

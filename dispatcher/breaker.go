@@ -16,7 +16,7 @@ const (
 // breaker is what a kind knows of its target. While the target is away, the kind has no demand: its tasks wait in
 // MySQL and cost no statement.
 //
-//	closed -----> open       deliveries in a row could not reach the target, or it answered how long it wants to rest
+//	closed -----> open       deliveries in a row could not reach the target, or one that is known to be away; or it answered how long it wants to rest
 //	open -------> half-open  the wait is over: one delivery of one row may start, the probe
 //	half-open --> closed     the probe reached the target, whatever became of its task
 //	half-open --> open       it did not, or the target wants to rest longer
@@ -39,12 +39,16 @@ type breaker struct {
 // notReached is an error of a sink whose delivery sent nothing to its target, since that could not be reached.
 type notReached interface{ NotReached() bool }
 
+// away is a notReached whose sink knows that its target is away: the next delivery need not find out.
+type away interface{ Away() bool }
+
 // resting is an error of a sink whose target has answered how long it wants to be left alone. Zero: it has not.
 type resting interface{ RestFor() time.Duration }
 
 // finding is what a delivery tells of its target.
 type finding struct {
 	missed bool          // no task of it reached the target
+	away   bool          // missed, and the sink knows that the target is away
 	rest   time.Duration // for so long the target wants to rest; 0: it does not
 	why    string
 }
@@ -56,6 +60,7 @@ func find(replies []reply) (f finding) {
 		switch {
 		case a.missed:
 			n++
+			f.away = f.away || a.away
 		case a.rest > 0:
 			f.rest = max(f.rest, a.rest)
 		default:
@@ -78,7 +83,7 @@ func (k *kind) judge(w *worker, replies []reply) {
 	w.probe = false
 	switch {
 	case f.missed:
-		if b.failed++; probe || b.state == "" && b.failed >= breakAfter {
+		if b.failed++; probe || b.state == "" && (f.away || b.failed >= breakAfter) {
 			k.open(Away, f.why, b.wait())
 		}
 	case f.rest > 0 && (b.state == "" || probe || b.state == Busy && time.Until(b.next) < f.rest):

@@ -63,6 +63,11 @@ func dataOf(task tocsin.Info) data {
 	return d
 }
 
+// Body returns what is posted of a task at now, for other ways to deliver the same.
+func Body(task tocsin.Info, now time.Time) ([]byte, error) {
+	return encode(body{Type: task.BizType, Timestamp: instant(now), Data: dataOf(task)})
+}
+
 func encode(value any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -122,7 +122,7 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	if err != nil {
 		return fmt.Errorf("callback: %w", err)
 	}
-	b, err := encode(body{Type: task.BizType, Timestamp: instant(now), Data: dataOf(task)})
+	b, err := Body(task, now)
 	if err != nil {
 		return err
 	}

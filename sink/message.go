@@ -1,0 +1,152 @@
+package sink
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/webhook"
+)
+
+// Message is a task as a broker gets it.
+type Message struct {
+	ID          string // job_id.version: the same in every attempt
+	Topic       string
+	Key         []byte // decides the partition; nil: none
+	ContentType string
+	Attributes  []Pair // of CloudEvents 1.0, without the prefix that the broker's binding has; none in the form of callbacks
+	Headers     []Pair // the task's own, by name
+	Value       []byte // the payload, or the body of a callback
+}
+
+// Pair is a name with its text.
+type Pair struct{ Name, Text string }
+
+// Route makes the messages of a policy's tasks. Safe for concurrent use.
+type Route struct {
+	cfg Config
+	to  tocsin.Sink
+}
+
+// placeholder is a part of a topic that is filled in.
+var placeholder = regexp.MustCompile(`\{[^{}]*\}`)
+
+// NewRoute checks the topic and the key of a policy, whose Sink is set.
+func NewRoute(cfg Config, p tocsin.Policy) (*Route, error) {
+	r := &Route{cfg, *p.Sink}
+	r.to.Topic = strings.ReplaceAll(cmp.Or(r.to.Topic, bizType), bizType, p.Name)
+	if r.Fixed() && !cfg.Allows(r.to.Topic) {
+		return nil, r.notAllowed(p.Name, r.to.Topic)
+	}
+	return r, nil
+}
+
+// bizType in a topic is the name of the task's biz type, and is the topic if a policy names none.
+const bizType = "{biz_type}"
+
+// Fixed reports whether all tasks go to one topic, which is Topic.
+func (r *Route) Fixed() bool { return !strings.Contains(r.to.Topic, "{") }
+
+// Topic is the topic with the name of the biz type filled in.
+func (r *Route) Topic() string { return r.to.Topic }
+
+func (r *Route) notAllowed(bizType, topic string) error {
+	return fmt.Errorf("biz type %s: sink %s does not allow topic %s: name another, or add it to the sink's topics in the config", bizType, r.cfg.Name, topic)
+}
+
+// Message makes the message of a task. Its errors are those of tocsin.Bury: a task without a header that topic or key need can never be sent.
+func (r *Route) Message(task tocsin.Info) (Message, error) {
+	headers, err := task.Headers.All()
+	if err != nil {
+		return Message{}, tocsin.Bury(err)
+	}
+	m := Message{ID: task.Key(), Value: []byte(task.Payload)}
+	if m.Topic, err = r.topicOf(task, headers); err != nil {
+		return Message{}, tocsin.Bury(err)
+	}
+	if m.Key, err = r.keyOf(task, headers); err != nil {
+		return Message{}, tocsin.Bury(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		m.Headers = append(m.Headers, Pair{name, headers[name]})
+	}
+	if r.to.Format == tocsin.FormatWebhook {
+		m.ContentType = "application/json"
+		m.Value, err = webhook.Body(task, time.Now())
+		return m, err
+	}
+	m.ContentType = "text/plain; charset=utf-8"
+	if json.Valid(m.Value) {
+		m.ContentType = "application/json"
+	}
+	m.Attributes = r.attributes(task, m)
+	return m, nil
+}
+
+// topicOf fills in the headers.
+func (r *Route) topicOf(task tocsin.Info, headers map[string]string) (string, error) {
+	if r.Fixed() {
+		return r.to.Topic, nil
+	}
+	var missing []error
+	topic := placeholder.ReplaceAllStringFunc(r.to.Topic, func(found string) string {
+		name := strings.TrimPrefix(strings.Trim(found, "{}"), "header.")
+		if headers[name] == "" {
+			missing = append(missing, fmt.Errorf("topic %s of sink %s: the task has no header %q", r.to.Topic, r.cfg.Name, name))
+		}
+		return headers[name]
+	})
+	if len(missing) == 0 && !r.cfg.Allows(topic) {
+		return "", r.notAllowed(task.BizType, strconv.Quote(topic))
+	}
+	return topic, errors.Join(missing...)
+}
+
+// keyOf returns the key of a task's message.
+func (r *Route) keyOf(task tocsin.Info, headers map[string]string) ([]byte, error) {
+	name, ofHeader := strings.CutPrefix(r.to.Key, "header.")
+	switch {
+	case r.to.Key == "none":
+		return nil, nil
+	case r.to.Key == "job_id":
+		return []byte(task.JobID.String()), nil
+	case !ofHeader:
+		return []byte(cmp.Or(task.BizKey, strconv.FormatUint(task.BizID, 10))), nil
+	case headers[name] == "":
+		return nil, fmt.Errorf("key %s of sink %s: the task has no header %q", r.to.Key, r.cfg.Name, name)
+	}
+	return []byte(headers[name]), nil
+}
+
+// attributes are those of CloudEvents 1.0. Names of extensions have only a-z and 0-9.
+func (r *Route) attributes(task tocsin.Info, m Message) []Pair {
+	all := []Pair{
+		{"specversion", "1.0"}, {"id", m.ID}, {"source", "/tocsin/" + r.cfg.Cluster}, {"type", task.BizType},
+		{"subject", cmp.Or(task.BizKey, strconv.FormatUint(task.BizID, 10))}, {"time", instant(task.DueTime)},
+		{"tocsinjobid", task.JobID.String()}, {"tocsinattempt", strconv.Itoa(task.Attempts + 1)},
+	}
+	if m.Key != nil {
+		all = append(all, Pair{"partitionkey", string(m.Key)})
+	}
+	if task.PayloadVersion > 0 {
+		all = append(all, Pair{"tocsinpayloadversion", strconv.Itoa(task.PayloadVersion)})
+	}
+	if task.Schedule != "" {
+		all = append(all, Pair{"tocsinschedule", task.Schedule})
+	}
+	if !task.FireTime.IsZero() {
+		all = append(all, Pair{"tocsinfiretime", instant(task.FireTime)})
+	}
+	return all
+}
+
+// instant writes a time in UTC with milliseconds, which is all that a task's times have.
+func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
