@@ -203,8 +203,8 @@ type BizType[T any] struct {
 // ErrInvalid when a task is added, and by node.Handle.
 //
 // One policy may follow, without a Name. A node with a handler of the type stores it when it
-// starts, if its database user may, and gives the type a number. A policy without a group or
-// webhook gets the node's group. What is stored already stays, unless a program has stored it with a lower
+// starts, if its database user may, and gives the type a number. A policy without a group,
+// webhook or sink gets the node's group. What is stored already stays, unless a program has stored it with a lower
 // Edition: see biztype.Bring. Define panics if there are two.
 func Define[T any](name string, policy ...Policy) BizType[T] {
 	b := BizType[T]{name: name}

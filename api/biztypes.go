@@ -50,7 +50,9 @@ type BizType struct {
 	Name        string  `json:"name" example:"order.close"`
 	Number      ID      `json:"number"`
 	Group       string  `json:"group" doc:"The nodes that deliver it" example:"callback"`
-	Webhook     string  `json:"webhook,omitempty" doc:"URL of the callback; left out if a Go handler delivers it"`
+	Webhook     string  `json:"webhook,omitempty" doc:"URL of the callback; left out if the type has none"`
+	Sink        *Sink   `json:"sink,omitempty" doc:"Message broker that gets the tasks; left out if the type has none. A type without webhook and sink has a Go handler"`
+	Fallback    string  `json:"fallback,omitempty" doc:"What delivers while that is away: the URL of a callback, or the name of a sink"`
 	TimeoutMS   int64   `json:"timeout_ms" doc:"Of one delivery"`
 	Attempts    int     `json:"attempts" doc:"At most, then the task is dead"`
 	Concurrency int     `json:"concurrency" doc:"Deliveries at once in each node"`
@@ -69,6 +71,14 @@ type Alarm struct {
 	AtMostEveryMS int64    `json:"at_most_every_ms" doc:"Between two alarms of one kind"`
 }
 
+// Sink says where the tasks of a biz type go at a message broker.
+type Sink struct {
+	Name   string `json:"name" doc:"Of the sink in the config of the nodes" example:"orders-kafka"`
+	Topic  string `json:"topic" doc:"{biz_type} and {header.NAME} are filled in" example:"orders.{biz_type}"`
+	Key    string `json:"key" doc:"What decides the partition: biz_key, job_id, header.NAME or none" example:"biz_key"`
+	Format string `json:"format" enum:"cloudevents,webhook" doc:"Of the message: a CloudEvent whose value is the payload, or the body of a callback"`
+}
+
 func bizTypeOf(p biztype.Policy, c *call) BizType {
 	b := BizType{
 		Name: p.Name, Number: idOf(p.Number), Group: p.Group, TimeoutMS: p.Timeout.D().Milliseconds(), Attempts: p.Attempts, Concurrency: p.Concurrency,
@@ -76,6 +86,16 @@ func bizTypeOf(p biztype.Policy, c *call) BizType {
 	}
 	if p.Webhook != nil {
 		b.Webhook = p.Webhook.URL
+	}
+	if s := p.Sink; s != nil {
+		b.Sink = &Sink{s.Name, cmp.Or(s.Topic, "{biz_type}"), cmp.Or(s.Key, "biz_key"), cmp.Or(s.Format, "cloudevents")}
+	}
+	switch f := p.Fallback; {
+	case f == nil:
+	case f.Webhook != nil:
+		b.Fallback = f.Webhook.URL
+	case f.Sink != nil:
+		b.Fallback = f.Sink.Name
 	}
 	if p.Alarm != nil {
 		b.Alarm = alarmOf(p, c)

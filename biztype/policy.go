@@ -26,6 +26,29 @@ const (
 	OnMissed = tocsin.OnMissed
 )
 
+// Links returns a policy for each way on which the tasks of the type are delivered, without a fallback: its own, and with the
+// target of its fallback, if it has one.
+func Links(p Policy) []Policy {
+	first := p
+	first.Fallback = nil
+	if p.Fallback == nil {
+		return []Policy{first}
+	}
+	second := first
+	second.Webhook, second.Sink = p.Fallback.Webhook, p.Fallback.Sink
+	return []Policy{first, second}
+}
+
+// Secrets returns the names of the secrets that the callbacks of a type are signed with, on either way.
+func Secrets(p Policy) (names []string) {
+	for _, way := range Links(p) {
+		if way.Webhook != nil {
+			names = append(names, way.Webhook.Secrets...)
+		}
+	}
+	return names
+}
+
 // DefaultSweepGrace is the grace of sweeps of a cluster that names none.
 const DefaultSweepGrace = 60 * time.Second
 

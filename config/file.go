@@ -26,6 +26,7 @@ type File struct {
 	Layout   Layout             `yaml:"layout"`
 	Servers  []Server           `yaml:"servers"`
 	Outboxes []Outbox           `yaml:"outboxes"` // in business databases, relayed by `tocsin serve` and `tocsin relay`
+	Sinks    map[string]Sink    `yaml:"sinks"`    // message brokers, by the names that policies use
 	Etcd     Etcd               `yaml:"etcd"`
 	Node     Node               `yaml:"node"`
 	Inserts  map[string]Inserts `yaml:"inserts"` // by biz type: limits and spreads what a process adds with this file, be it the HTTP API, the command or a client in Go

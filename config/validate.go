@@ -54,6 +54,7 @@ func (f File) faults() yamlfile.Faults {
 	c.Refuse(f.Layout.Ownership != "" && f.Layout.Ownership != ddl.ByEtcd && f.Layout.Ownership != ddl.ByRows, "layout.ownership",
 		"layout.ownership %q: use %s or %s", f.Layout.Ownership, ddl.ByEtcd, ddl.ByRows)
 	c.outboxes(f)
+	c.sinks(f)
 	c.etcd(f.Etcd)
 	c.node(f.Node)
 	c.scan(f.Scan)

@@ -22,6 +22,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/outbox/relay"
+	"github.com/tocsinhq/tocsin/sink"
 )
 
 // Who may start a row, as the layout rows of the databases say. A node of the other
@@ -59,6 +60,7 @@ type Config struct {
 	Registerer prometheus.Registerer                       // nil: metrics are not exported
 	Getenv     func(string) string                         // where webhook secrets come from; nil: os.Getenv
 	OnOutcome  func(context.Context, tocsin.Info, Outcome) // called when a delivery has ended, before its outcome is stored; concurrently, must be quick; nil: not called
+	Sinks      map[string]sink.Maker                       // message brokers, by the names that policies use; who made them closes them, after Run; nil: none
 	SecretsDir string                                      // directory of secrets, one file each under the secret's name, read before $CREDENTIALS_DIRECTORY and the environment, and again every 2 s; absolute; "": none
 
 	only map[uint64]bool // of a Sweeper: job_ids of the tasks that it delivers, of any group; nil: all of the group

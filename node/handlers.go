@@ -76,7 +76,7 @@ func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler fu
 	if _, taken := h.targets[biz.Name()]; taken {
 		panic(fmt.Sprintf("node: biz type %q has two handlers", biz.Name()))
 	}
-	h.targets[biz.Name()] = dispatcher.Target{Batch: max(most, 1), Version: max(biz.PayloadVersion(), 1), Sink: sink[T]{biz, handler}}
+	h.targets[biz.Name()] = dispatcher.Target{Batch: max(most, 1), Version: max(biz.PayloadVersion(), 1), Sink: typed[T]{biz, handler}}
 	if v := biz.PayloadVersion(); v > 0 {
 		h.versions[biz.Name()] = v
 	}
@@ -94,7 +94,7 @@ type HandlerFunc func(ctx context.Context, tasks []tocsin.Info) []error
 // first middleware is the outermost. It sees every delivery, before the payload is
 // decoded, and what the handler returned; it may pass another context on, replace
 // errors, or not call next at all. New calls each middleware once per biz type.
-// Callbacks are not wrapped: see UseCallbacks.
+// Callbacks are not wrapped: see UseCallbacks. Nor is what goes to a message broker.
 func (h *Handlers) Use(middleware ...func(next HandlerFunc) HandlerFunc) {
 	h.middleware = appendTo(h.middleware, middleware)
 }
@@ -126,12 +126,12 @@ func (h *Handlers) wrapped() *Handlers {
 	return &Handlers{targets: all, versions: h.versions, policies: h.policies, callbacks: h.callbacks}
 }
 
-// wrap puts the middleware around a sink, the first outermost.
-func wrap(sink dispatcher.Sink, middleware []func(HandlerFunc) HandlerFunc) dispatcher.Sink {
+// wrap puts the middleware around a target, the first outermost.
+func wrap(target dispatcher.Sink, middleware []func(HandlerFunc) HandlerFunc) dispatcher.Sink {
 	if len(middleware) == 0 {
-		return sink
+		return target
 	}
-	f := HandlerFunc(sink.Deliver)
+	f := HandlerFunc(target.Deliver)
 	for _, m := range slices.Backward(middleware) {
 		f = m(f)
 	}
@@ -159,14 +159,14 @@ func Tasks(ctx context.Context) []tocsin.Info { return dispatcher.Tasks(ctx) }
 // names lists the biz types that have a handler, sorted.
 func (h *Handlers) names() []string { return slices.Sorted(maps.Keys(h.targets)) }
 
-// sink decodes payloads for one typed handler.
-type sink[T any] struct {
+// typed decodes payloads for one typed handler.
+type typed[T any] struct {
 	biz     tocsin.BizType[T]
 	handler func(context.Context, []*tocsin.Task[T]) []error
 }
 
 // Deliver hands over the tasks whose payload decodes and gives one error a task.
-func (s sink[T]) Deliver(ctx context.Context, infos []tocsin.Info) []error {
+func (s typed[T]) Deliver(ctx context.Context, infos []tocsin.Info) []error {
 	errs := make([]error, len(infos))
 	tasks := make([]*tocsin.Task[T], 0, len(infos))
 	at := make([]int, 0, len(infos))

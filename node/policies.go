@@ -28,11 +28,11 @@ type bringer struct {
 	done     bool
 }
 
-// newBringer checks the policies. One without a group or webhook gets the node's group.
+// newBringer checks the policies. One without a group, webhook or sink gets the node's group.
 func newBringer(cfg Config, h *Handlers) (*bringer, error) {
 	policies := slices.Clone(h.policies)
 	for i, p := range policies {
-		if p.Group == "" && p.Webhook == nil {
+		if p.Group == "" && p.Handled() {
 			policies[i].Group = cfg.Group
 		}
 	}
@@ -85,6 +85,8 @@ func (t *targets) idle(policies []biztype.Policy) map[string]string {
 				policies[i].WithDefaults().Group, t.cfg.Group)
 		case policies[i].Webhook != nil:
 			idle[name] = "the policy of its biz type sends the tasks to a callback: remove webhook from the policy, or the handler from the program"
+		case policies[i].Sink != nil:
+			idle[name] = "the policy of its biz type sends the tasks to a message broker: remove sink from the policy, or the handler from the program"
 		}
 	}
 	return idle

@@ -174,9 +174,9 @@ func (w *sweepParts) sick(server int) error {
 	return w.writes.refusal(server)
 }
 
-// mine is every callback for a node without handlers, else those of its group.
+// mine is all that goes to callbacks and brokers for a sweeper without handlers, else that of its group.
 func (w *sweepParts) mine(p biztype.Policy) bool {
-	return len(w.handlers.targets) == 0 || p.Webhook == nil || w.cfg.only != nil || p.WithDefaults().Group == w.cfg.Group
+	return len(w.handlers.targets) == 0 || p.Handled() || w.cfg.only != nil || p.WithDefaults().Group == w.cfg.Group
 }
 
 // watch follows changes of the policies while the sweep runs. A single sweep does not
@@ -215,9 +215,9 @@ func (w *sweepParts) refresh(ctx context.Context) {
 		w.dispatcher.SetPolicies(policies)
 	}
 	w.setting.Unlock()
-	callbacks := slices.DeleteFunc(slices.Clone(policies), func(p biztype.Policy) bool { return p.Webhook == nil })
-	for name, why := range w.targets.lacks(callbacks) {
-		w.limit.Of(w.cfg.Logger, name).Error("callback can't be delivered here", "biz_type", name, "why", why)
+	without := slices.DeleteFunc(slices.Clone(policies), biztype.Policy.Handled)
+	for name, why := range w.targets.lacks(without) {
+		w.limit.Of(w.cfg.Logger, name).Error("a biz type can't be delivered here", "biz_type", name, "why", why)
 	}
 }
 

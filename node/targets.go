@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +19,10 @@ import (
 // readWithin is how long the secrets are waited for: a directory or vault that hangs must hold up nothing else.
 const readWithin = 5 * time.Second
 
-// targets finds where the tasks of a policy go: a webhook if it names one, else
+// sinkBatch is how many tasks a broker gets in one delivery at most: a batch waits for all acks, not for one after another.
+const sinkBatch = 256
+
+// targets finds where the tasks of a policy go: a webhook or a broker if it names one, else
 // the Go handler of its name. Safe for concurrent use.
 type targets struct {
 	cfg      Config
@@ -29,10 +33,10 @@ type targets struct {
 	reading  chan struct{} // 1 slot, taken while secrets are read
 
 	mu       sync.Mutex
-	values   map[string]secret   // as last read, by name
-	webhooks map[string]callback // by policy name
-	changes  int                 // of webhooks and outdated, so far
-	outdated map[string]error    // biz types that newer nodes deliver, with the reasons
+	values   map[string]secret // as last read, by name
+	made     map[string]made   // by policy name
+	changes  int               // of made and outdated, so far
+	outdated map[string]error  // biz types that newer nodes deliver, with the reasons
 }
 
 // secret is what was read under a name.
@@ -41,19 +45,26 @@ type secret struct {
 	err   error
 }
 
-// callback is a callback's sink and the settings it was made from.
-type callback struct {
-	*webhook.Sink
-	wrapped dispatcher.Sink // in the middleware of callbacks
-	key     string
-	values  []string // of its secrets
-	stale   error    // why the secrets can no longer be read; nil: they can
+// made is the sink of a policy without a Go handler, and the settings it was made from.
+type made struct {
+	dispatcher.Sink                 // in the middleware of callbacks, where it is one; of both links, if there are two
+	callbacks       []*webhook.Sink // to be closed
+	key             string
+	values          []string // of the secrets
+	stale           error    // why the secrets can no longer be read; nil: they can
+}
+
+// close gives back the connections of callbacks. Those of brokers are their makers'.
+func (m made) close() {
+	for _, c := range m.callbacks {
+		c.Close()
+	}
 }
 
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
 	return &targets{
 		cfg: cfg, secrets: webhook.Secrets{Dir: cfg.SecretsDir, Getenv: cfg.Getenv}, handlers: h, mine: mine,
-		reading: make(chan struct{}, 1), values: map[string]secret{}, webhooks: map[string]callback{},
+		reading: make(chan struct{}, 1), values: map[string]secret{}, made: map[string]made{},
 	}
 }
 
@@ -68,9 +79,9 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 	switch {
 	case !t.mine(p):
 		return dispatcher.Target{}, fmt.Errorf("biz type %s belongs to group %s", p.Name, p.WithDefaults().Group)
-	case p.Webhook != nil:
-		sink, err := t.webhook(p)
-		return dispatcher.Target{Sink: sink, Batch: p.Webhook.Batch}, err
+	case !p.Handled():
+		to, err := t.make(p)
+		return dispatcher.Target{Sink: to, Batch: batchOf(p)}, err
 	}
 	target, ok := t.handlers.targets[p.Name]
 	if err := t.left(p.Name); err != nil {
@@ -80,6 +91,19 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 		return target, fmt.Errorf("biz type %s has no handler in this program: add one, or have its policy name another group", p.Name)
 	}
 	return target, nil
+}
+
+// batchOf is how many tasks one delivery has at most. A callback without a batch, as either link, takes them one by one, which
+// all must be able to end within one time-out.
+func batchOf(p biztype.Policy) int {
+	batch := sinkBatch
+	if p.Webhook != nil {
+		batch = p.Webhook.Batch
+	}
+	if p.Fallback != nil && p.Fallback.Webhook != nil {
+		batch = min(batch, p.Fallback.Webhook.Batch)
+	}
+	return batch
 }
 
 // read reads the secrets that the policies name. It returns when they are read, when ctx
@@ -111,10 +135,10 @@ func (t *targets) read(ctx context.Context, policies []biztype.Policy) {
 func (t *targets) readAll(policies []biztype.Policy) {
 	values := make(map[string]secret)
 	for _, p := range policies {
-		if p.Webhook == nil || !t.mine(p) {
+		if !t.mine(p) {
 			continue
 		}
-		for _, name := range p.Webhook.Secrets {
+		for _, name := range biztype.Secrets(p) {
 			value, err := t.secrets.Value(name)
 			values[name] = secret{value, err}
 		}
@@ -124,60 +148,88 @@ func (t *targets) readAll(policies []biztype.Policy) {
 	maps.Copy(t.values, values)
 }
 
-// webhook returns the sink of a policy. It is the same sink as before unless target,
-// concurrency or secrets have changed, so that connections stay open. If the last try
+// make returns the sink of a policy without a Go handler. It is the same sink as before unless targets,
+// concurrency, time-out or secrets have changed, so that connections stay open. If the last try
 // to read the secrets failed, say while a file was being written, the former ones stay
 // in use.
-func (t *targets) webhook(p biztype.Policy) (dispatcher.Sink, error) {
+func (t *targets) make(p biztype.Policy) (dispatcher.Sink, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := callback{key: fmt.Sprint(*p.Webhook, p.Concurrency, p.Timeout)}
-	old, known := t.webhooks[p.Name]
+	now := made{key: keyOf(p)}
+	ways := biztype.Links(p)
 	var err error
-	c.Sink, err = webhook.FromPolicy(p, t.cfg.Name, func(name string) (string, error) {
+	if now.Sink, err = t.link(ways[0], &now); err == nil && len(ways) > 1 {
+		l := &links{first: now.Sink, after: p.WithDefaults().Fallback.After.D(), log: t.cfg.Logger.With("biz_type", p.Name)}
+		l.second, err = t.link(ways[1], &now)
+		now.Sink = l
+	}
+	old, known := t.made[p.Name]
+	if same := known && old.key == now.key; same && (err != nil || slices.Equal(old.values, now.values)) {
+		now.close()
+		old.stale = err
+		t.made[p.Name] = old
+		return old.Sink, nil
+	}
+	if known {
+		old.close()
+		delete(t.made, p.Name)
+		t.changes++
+	}
+	if err != nil {
+		now.close()
+		return nil, err
+	}
+	t.made[p.Name] = now
+	t.changes++
+	return now.Sink, nil
+}
+
+// keyOf is all that the sink of a policy depends on, but for the values of secrets.
+func keyOf(p biztype.Policy) string {
+	text, _ := json.Marshal(biztype.Policy{Webhook: p.Webhook, Sink: p.Sink, Fallback: p.Fallback, Concurrency: p.Concurrency, Timeout: p.Timeout})
+	return string(text)
+}
+
+// link makes the sink of one link of a policy, and notes in m what it depends on. Called under mu.
+func (t *targets) link(p biztype.Policy, m *made) (dispatcher.Sink, error) {
+	if p.Sink != nil {
+		maker, ok := t.cfg.Sinks[p.Sink.Name]
+		if !ok {
+			return nil, fmt.Errorf("biz type %s: no sink is named %s where this node runs: add it to the sinks of the config", p.Name, p.Sink.Name)
+		}
+		return maker.Sink(p)
+	}
+	s, err := webhook.FromPolicy(p, t.cfg.Name, func(name string) (string, error) {
 		last, read := t.values[name]
 		if !read {
 			return "", fmt.Errorf("the webhook's secret %s has not been read yet", name)
 		}
-		c.values = append(c.values, last.value)
+		m.values = append(m.values, last.value)
 		return last.value, last.err
 	})
-	same := known && old.key == c.key
-	if same && (err != nil || slices.Equal(old.values, c.values)) {
-		old.stale = err
-		t.webhooks[p.Name] = old
-		return old.wrapped, nil
-	}
-	if known {
-		old.Close()
-		delete(t.webhooks, p.Name)
-		t.changes++
-	}
 	if err != nil {
 		return nil, err
 	}
-	c.wrapped = wrap(c.Sink, t.handlers.callbacks)
-	t.webhooks[p.Name] = c
-	t.changes++
-	return c.wrapped, nil
+	m.callbacks = append(m.callbacks, s)
+	return wrap(s, t.handlers.callbacks), nil
 }
 
-// reload checks all policies again, lets go of callbacks that are no longer among them,
-// and reports whether a callback's target has changed, come or gone since the last call.
+// reload checks all policies again, lets go of sinks that are no longer among them,
+// and reports whether the target of one has changed, come or gone since the last call.
 func (t *targets) reload(policies []biztype.Policy, before *int) bool {
 	wanted := make(map[string]bool)
 	for _, p := range policies {
-		if t.mine(p) && p.Webhook != nil {
+		if t.mine(p) && !p.Handled() {
 			wanted[p.Name] = true
-			_, _ = t.webhook(p)
+			_, _ = t.make(p)
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name, c := range t.webhooks {
+	for name, m := range t.made {
 		if !wanted[name] {
-			c.Close()
-			delete(t.webhooks, name)
+			m.close()
+			delete(t.made, name)
 			t.changes++
 		}
 	}
@@ -230,23 +282,23 @@ func (t *targets) stale() map[string]error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	stale := make(map[string]error)
-	for name, c := range t.webhooks {
-		if c.stale != nil {
-			stale[name] = c.stale
+	for name, m := range t.made {
+		if m.stale != nil {
+			stale[name] = m.stale
 		}
 	}
 	return stale
 }
 
 // types returns the biz types that are delivered here, sorted: those with a handler,
-// and callbacks of this node's group whose secrets are available.
+// callbacks of this node's group whose secrets are available, and what goes to its sinks.
 func (t *targets) types(policies []biztype.Policy) []string {
 	names := make(map[string]bool)
 	for _, name := range t.handlers.names() {
 		names[name] = t.left(name) == nil
 	}
 	for _, p := range policies {
-		if p.Webhook == nil || !t.mine(p) {
+		if p.Handled() || !t.mine(p) {
 			continue
 		}
 		_, names[p.Name] = t.of(p)
@@ -259,7 +311,7 @@ func (t *targets) types(policies []biztype.Policy) []string {
 func (t *targets) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, s := range t.webhooks {
-		s.Close()
+	for _, m := range t.made {
+		m.close()
 	}
 }

@@ -82,10 +82,11 @@ func of(subject string, checks ...Check) []Check {
 
 // Examination says how Examine judges a cluster.
 type Examination struct {
-	Nodes   int                        // that the servers' max_connections are judged for; 0: the live ones
-	Roles   string                     // names of the roles that the user is judged for, "node,sweep"; "": all that nodes, clients and purges do
-	Rights  store.Rights               // of these roles; nil: of all these
-	Secrets func(biztype.Policy) error // tells which secret of a callback is missing here; nil: not asked
+	Nodes   int                                         // that the servers' max_connections are judged for; 0: the live ones
+	Roles   string                                      // names of the roles that the user is judged for, "node,sweep"; "": all that nodes, clients and purges do
+	Rights  store.Rights                                // of these roles; nil: of all these
+	Secrets func(biztype.Policy) error                  // tells which secret of a callback is missing here; nil: not asked
+	Sinks   func(context.Context, biztype.Policy) error // tells why the broker of a policy with a Sink can't be used from here; nil: not asked
 }
 
 // Examine asks all servers and etcd at once, and returns when each has answered or timed out. A check that could not be made says

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -23,7 +24,8 @@ func (p patient) bizTypes(ctx context.Context) []Check {
 		groups = p.groups
 		checks = append(append(checks, delivered(policies, groups)...), idleHandlers(policies, groups)...)
 	}
-	return append(of("biz types", append(checks, p.secrets(policies, groups)...)...), of("nodes", programs(groups)...)...)
+	checks = append(append(checks, p.secrets(policies, groups)...), p.sinks(ctx, policies, groups)...)
+	return append(of("biz types", checks...), of("nodes", programs(groups)...)...)
 }
 
 // storedTypes judges the stored policies, or why they could not be read.
@@ -208,7 +210,7 @@ func (p patient) secrets(policies []biztype.Policy, groups []Group) []Check {
 	var missing []string
 	level, signed := Warn, 0
 	for _, policy := range policies {
-		if policy.Webhook == nil || len(policy.Webhook.Secrets) == 0 {
+		if len(biztype.Secrets(policy)) == 0 {
 			continue
 		}
 		signed++
@@ -227,6 +229,46 @@ func (p patient) secrets(policies []biztype.Policy, groups []Group) []Check {
 			"give the secrets to `tocsin serve` and `tocsin sweep`, since these tasks wait without them, and run doctor with the same environment and secrets_dir")}
 	case signed > 0:
 		return []Check{good(name, "those of %d callbacks are set where doctor runs", signed)}
+	}
+	return nil
+}
+
+// sinks asks the brokers for the topics that the policies name. A topic that doctor can't use fails for a type that no live node
+// delivers either, and otherwise warns, as secrets do.
+func (p patient) sinks(ctx context.Context, policies []biztype.Policy, groups []Group) []Check {
+	const name = "sinks"
+	if p.Sinks == nil {
+		return nil
+	}
+	var ways []biztype.Policy
+	for _, policy := range policies {
+		for _, way := range biztype.Links(policy) {
+			if way.Sink != nil {
+				ways = append(ways, way)
+			}
+		}
+	}
+	errs := make([]error, len(ways))
+	var all sync.WaitGroup
+	for i, way := range ways {
+		all.Go(func() { errs[i] = p.Sinks(ctx, way) })
+	}
+	all.Wait()
+	level, wrong := Warn, []string{}
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		wrong = append(wrong, err.Error())
+		if !delivers(groups, ways[i].Name) {
+			level = Fail
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		return []Check{bad(level, name, "not usable where doctor runs: "+strings.Join(wrong, "; "), "mend the broker, the sinks of the config or the policy: these tasks wait until then")}
+	case len(ways) > 0:
+		return []Check{good(name, "the brokers answer for %s", plural(len(ways), "target"))}
 	}
 	return nil
 }

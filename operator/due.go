@@ -80,7 +80,7 @@ func (f *facts) typeOf(a *Answer) {
 // newer explains a payload that no node of the group reads.
 func (f *facts) newer(a *Answer) {
 	version := f.Task.PayloadVersion
-	if version <= 1 || ofCallback(f.policy()) || f.NoEtcd != nil {
+	if version <= 1 || unhandled(f.policy()) || f.NoEtcd != nil {
 		return
 	}
 	var known []string
@@ -181,8 +181,11 @@ func (f *facts) lacking(a *Answer, owner *assign.NodeState) {
 		}
 	}
 	state := StateNoHandler
-	if ofCallback(f.policy()) {
+	switch p := f.policy(); {
+	case p != nil && p.Webhook != nil:
 		state = StateNoSecret
+	case p != nil && p.Sink != nil:
+		state = StateNoSink
 	}
 	if len(able) > 0 {
 		a.set(StateStandIn, "node %s, %s, can't deliver it (%s); one of %s stands in for it", owner.ID, g.holds(), why, strings.Join(able, ", "))
@@ -302,7 +305,7 @@ func (f *facts) overdue(a *Answer) {
 		return
 	}
 	sweep := "`tocsin sweep`, on any host,"
-	if !ofCallback(p) {
+	if !unhandled(p) {
 		sweep = "a sweep of a program with the handler (node.Sweep, group " + p.WithDefaults().Group + ")"
 	}
 	grace := biztype.SweptAfter(p.Policy, f.Grace)

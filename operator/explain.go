@@ -233,8 +233,8 @@ func plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
-// ofCallback reports whether the biz type has an HTTP callback.
-func ofCallback(p *biztype.Stored) bool { return p != nil && p.Webhook != nil }
+// unhandled reports whether the biz type has no Go handler, but a callback or a broker.
+func unhandled(p *biztype.Stored) bool { return p != nil && !p.Handled() }
 
 // set makes a state the answer, if none was found before; otherwise its sentence is added.
 func (a *Answer) set(state State, format string, args ...any) bool {

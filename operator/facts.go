@@ -42,6 +42,7 @@ const (
 	StatePaused      State = "paused"
 	StateNoHandler   State = "no_handler"
 	StateNoSecret    State = "no_secret"
+	StateNoSink      State = "no_sink"
 	StateStandIn     State = "stand_in"      // its table's owner lacks the type, and another node delivers it
 	StateNewer       State = "newer_payload" // no node of its group reads the version of its payload
 	StateNoOwner     State = "no_owner"

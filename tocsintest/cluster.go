@@ -114,7 +114,7 @@ func (c *Cluster) Beside(tb testing.TB, db *sql.DB, from outbox.Config) *Cluster
 func grouped(policies []biztype.Policy) []biztype.Policy {
 	all := slices.Clone(policies)
 	for i, p := range all {
-		if p.Group == "" && p.Webhook == nil {
+		if p.Group == "" && p.Handled() {
 			all[i].Group = Group
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,15 +49,18 @@ func newBizApply(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg, err := a.cluster()
+			file, err := a.load()
 			if err != nil {
+				return err
+			}
+			if err := a.checkSinks(cmd.Context(), file, policies); err != nil {
 				return err
 			}
 			apply := biztype.Apply
 			if dryRun {
 				apply = biztype.Preview
 			}
-			res, failed := apply(cmd.Context(), cfg, policies)
+			res, failed := apply(cmd.Context(), file.Tocsin(), policies)
 			return a.printApplied(res, dryRun, failed)
 		},
 	}
@@ -123,10 +127,13 @@ func (a *app) policies(ctx context.Context) ([]biztype.Policy, error) {
 }
 
 func target(p biztype.Policy) string {
-	if p.Webhook == nil {
-		return "Go handler"
+	switch {
+	case p.Webhook != nil:
+		return p.Webhook.URL
+	case p.Sink != nil:
+		return p.Sink.Name + "/" + cmp.Or(p.Sink.Topic, p.Name)
 	}
-	return p.Webhook.URL
+	return "Go handler"
 }
 
 func newBizShow(a *app) *cobra.Command {

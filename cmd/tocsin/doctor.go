@@ -28,10 +28,10 @@ func newDoctor(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
 		Long: "Check the config, every server (layout, tables, rights, commits, durability, replicas, caches,\n" +
-			"limits, clock), the biz types with the secrets of their callbacks, paused schedules, the\n" +
-			"programs of the nodes, and etcd. It changes nothing that lasts: to see whether commits end it\n" +
-			"inserts and deletes one row, with job_id 0, in one transaction on each server. Exit code 1 if\n" +
-			"a check failed; warnings are no failures.\n\n" +
+			"limits, clock), the biz types with the secrets of their callbacks and the topics of their\n" +
+			"sinks, paused schedules, the programs of the nodes, and etcd. It changes nothing that lasts:\n" +
+			"to see whether commits end it inserts and deletes one row, with job_id 0, in one transaction\n" +
+			"on each server. Exit code 1 if a check failed; warnings are no failures.\n\n" +
 			"The rights are those that nodes, clients and purges need together, or with --role those of a\n" +
 			"user with the roles of `tocsin ddl grants`. Without the rights to insert and delete tasks, it\n" +
 			"does not test commits.",
@@ -73,6 +73,12 @@ func (a *app) examine(ctx context.Context, x operator.Examination) []operator.Ch
 	}
 	v := viewOf(file)
 	x.Secrets = secretsHere(file.Node.SecretsDir)
+	sinks, err := a.sinks(file)
+	if err != nil {
+		return refused(err, "correct the sinks of the config file, see docs/sinks.md")
+	}
+	defer sinks.close(ctx)
+	x.Sinks = sinks.ping
 	checks, err := v.Examine(ctx, x)
 	if err != nil {
 		return refused(err, "correct the servers of the config file")
@@ -89,11 +95,17 @@ func (a *app) examine(ctx context.Context, x operator.Examination) []operator.Ch
 func secretsHere(dir string) func(biztype.Policy) error {
 	secrets := webhook.Secrets{Dir: dir, Getenv: os.Getenv}
 	return func(policy biztype.Policy) error {
-		sink, err := webhook.FromPolicy(policy, "doctor", secrets.Value)
-		if err == nil {
-			sink.Close()
+		for _, way := range biztype.Links(policy) {
+			if way.Webhook == nil {
+				continue
+			}
+			callback, err := webhook.FromPolicy(way, "doctor", secrets.Value)
+			if err != nil {
+				return err
+			}
+			callback.Close()
 		}
-		return err
+		return nil
 	}
 }
 

@@ -36,9 +36,9 @@ type serveFlags struct{ name, listen, group, pprof, api string }
 func newServe(a *app) *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
-		Use: "serve", Short: "Run a node that delivers HTTP callbacks", Args: noArgs,
+		Use: "serve", Short: "Run a node that delivers HTTP callbacks, and to message brokers", Args: noArgs,
 		Long: `Runs a node: it takes its share of the tables and delivers the HTTP callbacks of its
-group. On SIGTERM or Ctrl-C it takes in no more and gives its tables up: other nodes have
+group, and what goes to the sinks of the config. On SIGTERM or Ctrl-C it takes in no more and gives its tables up: other nodes have
 them at once. It lets deliveries in hand end, for node.drain_timeout of the config (30s) at
 most, settles them and exits with 0. The log says what was left.
 
@@ -65,6 +65,12 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	sinks, err := a.sinks(file)
+	if err != nil {
+		return err
+	}
+	defer sinks.close(ctx)
+	cfg.Sinks = sinks
 	n, err := node.New(cfg, nil)
 	if err != nil {
 		return err

@@ -82,6 +82,12 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	if err := a.aloneWithoutGrace(ctx, file, f, cron != "" && !f.once); err != nil {
 		return err
 	}
+	sinks, err := a.sinks(file)
+	if err != nil {
+		return err
+	}
+	defer sinks.close(ctx)
+	cfg.Sinks = sinks
 	registry := prometheus.NewRegistry()
 	cfg.Registerer = kept{prometheus.WrapRegistererWith(ofCluster(file), registry)}
 	s, err := node.NewSweeper(cfg, nil)

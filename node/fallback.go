@@ -1,0 +1,113 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/sink"
+)
+
+// links delivers by a biz type's first link, and by the second one while the first has been away for long. It answers for both:
+// the breaker of the biz type opens before that time is over, and when both are away. Then and while the second one
+// delivers, the first is tried again after 1 s, doubling to 30 s.
+//
+//	up ------> missed    a delivery could not reach the first link; its tasks wait, as the breaker has it
+//	missed --> standing  a later one could not either, and after has passed: it goes by the second link, as all do from then on
+//	standing --> up      a try reached the first link
+type links struct {
+	first, second dispatcher.Sink
+	after         time.Duration
+	log           *slog.Logger // names the biz type
+
+	mu       sync.Mutex
+	missed   time.Time // since then the first link is away; zero: it is not
+	standing bool      // the second link delivers
+	next     time.Time // standing: when the first link is tried again
+	waits    *backoff.ExponentialBackOff
+}
+
+const (
+	firstTry   = time.Second      // of the first link while the second one delivers
+	longestTry = 30 * time.Second // between two of them
+)
+
+// Deliver implements dispatcher.Sink.
+func (l *links) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
+	if !l.tries(time.Now()) {
+		return l.second.Deliver(ctx, tasks)
+	}
+	errs, missed := l.try(ctx, tasks)
+	if !l.turn(time.Now(), missed, errs) {
+		return errs
+	}
+	return l.second.Deliver(ctx, tasks)
+}
+
+// tries reports whether the delivery at hand goes to the first link.
+func (l *links) tries(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.standing {
+		return true
+	}
+	if now.Before(l.next) {
+		return false
+	}
+	l.next = now.Add(l.waits.NextBackOff()) // one delivery tries, the others don't wait for what it finds
+	return true
+}
+
+// try delivers by the first link, and reports whether no task reached it. It leaves half of the time to the second link.
+func (l *links) try(ctx context.Context, tasks []tocsin.Info) (errs []error, missed bool) {
+	if deadline, ok := ctx.Deadline(); ok && l.away() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/2))
+		defer cancel()
+	}
+	errs = l.first.Deliver(ctx, tasks)
+	for _, err := range errs {
+		if !sink.IsUnavailable(err) {
+			return errs, false
+		}
+	}
+	return errs, true
+}
+
+func (l *links) away() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.missed.IsZero()
+}
+
+// turn takes in what a try has found, and reports whether its tasks go by the second link.
+func (l *links) turn(now time.Time, missed bool, errs []error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !missed:
+		if l.standing {
+			l.log.Info("the first link of a biz type delivers again", "after", now.Sub(l.missed).Round(time.Millisecond).String())
+		}
+		l.missed, l.standing, l.waits = time.Time{}, false, nil
+		return false
+	case l.missed.IsZero():
+		l.missed = now
+	}
+	if now.Sub(l.missed) < l.after {
+		return false
+	}
+	if !l.standing {
+		l.standing = true
+		l.waits = &backoff.ExponentialBackOff{InitialInterval: firstTry, Multiplier: 2, MaxInterval: longestTry}
+		l.waits.Reset()
+		l.next = now.Add(l.waits.NextBackOff())
+		l.log.Warn("the first link of a biz type is away: its fallback delivers", "away_for", now.Sub(l.missed).Round(time.Millisecond).String(), "error", errs[0])
+	}
+	return true
+}
