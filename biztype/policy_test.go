@@ -20,8 +20,9 @@ const good = `biz_types:
 func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 	t.Parallel()
 	hook := "biz_types:\n  - name: a\n    number: 1\n    webhook:\n"
+	to := "biz_types:\n  - name: a\n    number: 1\n    sink:\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":           {good + "    tmeout: 3s\n", `biz.yaml:5: unknown key "tmeout": use name, number, group, webhook, timeout, attempts, backoff, ladder, concurrency, rate, priority, per_key, strict, paused, history, retention, alarm`},
+		"unknown key":           {good + "    tmeout: 3s\n", `biz.yaml:5: unknown key "tmeout": use name, number, group, webhook, sink, fallback, timeout, attempts, backoff, ladder, concurrency, rate, priority, per_key, strict, paused, history, retention, alarm`},
 		"no duration":           {good + "    timeout: 3 s\n", `biz.yaml:5: "3 s" is not a duration such as 30s, 10m or 24h`},
 		"a list as duration":    {good + "    timeout: [3s]\n", `biz.yaml:5: a duration such as 30s, 10m or 24h belongs here`},
 		"no types":              {"biz_types: []\n", `biz.yaml:1: no biz types`},
@@ -30,8 +31,8 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"no number":             {"biz_types:\n  - name: a\n    group: g\n", `biz.yaml:2: biz type a: needs a number, at least 1 and never used before`},
 		"number twice":          {good + "  - name: b\n    number: 1\n    group: g\n", `biz.yaml:6: biz type b: number 1 is that of order.close too`},
 		"name twice":            {good + "  - name: order.close\n    number: 2\n    group: g\n", `biz.yaml:5: biz type order.close: the name stands twice`},
-		"no target":             {"biz_types:\n  - name: a\n    number: 1\n", `biz.yaml:2: biz type a: needs a webhook, or the group of the nodes that have its Go handler`},
-		"handler in callback":   {"biz_types:\n  - name: a\n    number: 1\n    group: callback\n", `biz.yaml:4: biz type a: group "callback" has no Go handlers: give the type a webhook or another group`},
+		"no target":             {"biz_types:\n  - name: a\n    number: 1\n", `biz.yaml:2: biz type a: needs a webhook or a sink, or the group of the nodes that have its Go handler`},
+		"handler in callback":   {"biz_types:\n  - name: a\n    number: 1\n    group: callback\n", `biz.yaml:4: biz type a: group "callback" has no Go handlers: give the type a webhook, a sink or another group`},
 		"bad group":             {"biz_types:\n  - name: a\n    number: 1\n    group: My Group\n", `biz.yaml:4: biz type a: group "My Group": use letters, digits, '.', '_' and '-', a letter or digit first, at most 64`},
 		"timeout too long":      {good + "    timeout: 2h\n", `biz.yaml:5: biz type order.close: timeout 2h0m0s: use 1ms to 1h0m0s`},
 		"negative timeout":      {good + "    timeout: -1s\n", `biz.yaml:5: biz type order.close: timeout -1s: use 1ms to 1h0m0s`},
@@ -49,6 +50,16 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"the secret itself":     {hook + "      url: https://host/\n      secrets: [whsec_MfKQ9r8]\n", `biz.yaml:6: biz type a: a secret is given by the name of its environment variable, never by its value`},
 		"an address as network": {hook + "      url: https://host/\n      allow: [10.0.0.1]\n", `biz.yaml:6: biz type a: "10.0.0.1" is not a network such as 10.0.0.0/8`},
 		"a large batch":         {hook + "      url: https://host/\n      batch: 1001\n", `biz.yaml:6: biz type a: batch 1001: use 1 to 1000, or 0 for a request for each task`},
+		"webhook and sink":      {hook + "      url: https://host/\n    sink: {name: k}\n", `biz.yaml:6: biz type a: has both a webhook and a sink: use one, or make the other its fallback`},
+		"sink without a name":   {to + "      topic: t\n", `biz.yaml:5: biz type a: the sink needs the name of one in the config of the nodes`},
+		"topic with a space":    {to + "      name: k\n      topic: my orders\n", `biz.yaml:6: biz type a: topic "my orders": use letters, digits, . _ - and the placeholders {biz_type} and {header.NAME}`},
+		"unknown placeholder":   {to + "      name: k\n      topic: orders.{biz_id}\n", `biz.yaml:6: biz type a: topic "orders.{biz_id}": use letters, digits, . _ - and the placeholders {biz_type} and {header.NAME}`},
+		"key of no header":      {to + "      name: k\n      key: header.\n", `biz.yaml:6: biz type a: key "header.": use biz_key, job_id, header.NAME or none`},
+		"another format":        {to + "      name: k\n      format: avro\n", `biz.yaml:6: biz type a: format "avro": use webhook, or leave it out for CloudEvents`},
+		"fallback of a handler": {good + "    fallback:\n      sink: {name: k}\n", `biz.yaml:5: biz type order.close: a fallback is for a webhook or a sink, and this biz type has a Go handler`},
+		"fallback to nothing":   {to + "      name: k\n    fallback:\n      after: 10s\n", `biz.yaml:6: biz type a: the fallback needs a webhook or a sink, and not both`},
+		"fallback too soon":     {to + "      name: k\n    fallback:\n      after: 1ms\n      sink: {name: l}\n", `biz.yaml:7: biz type a: fallback.after 1ms: use 1s to 1h0m0s`},
+		"fallback without url":  {to + "      name: k\n    fallback:\n      webhook: {batch: 2}\n", `biz.yaml:7: biz type a: the webhook needs a url`},
 		"another priority":      {good + "    priority: urgent\n", `biz.yaml:5: biz type order.close: priority "urgent": use high, normal or low`},
 		"turns of 1001":         {good + "    strict: true\n    per_key: 1001\n", `biz.yaml:6: biz type order.close: per_key 1001: use 1 to 1000, or 0 for no limit`},
 		"turns without claims":  {good + "    per_key: 1\n", `biz.yaml:5: biz type order.close: per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery`},

@@ -130,8 +130,9 @@ func (c *check) links(under string, w *Webhook, s *Sink) {
 }
 
 func (c *check) sink(key string, s Sink) {
-	c.Note(key+".name", name.Check("sink", s.Name))
-	c.Refuse(s.Name == "", key+".name", "the sink needs the name of one in the config of the nodes")
+	if c.Refuse(s.Name == "", key, "the sink needs the name of one in the config of the nodes"); s.Name != "" {
+		c.Note(key+".name", name.Check("sink", s.Name))
+	}
 	c.Refuse(len(s.Topic) > maxTopic, key+".topic", "the topic has %d bytes, more than %d", len(s.Topic), maxTopic)
 	c.Refuse(!topicForm.MatchString(s.Topic), key+".topic", "topic %q: use letters, digits, . _ - and the placeholders {biz_type} and {header.NAME}", s.Topic)
 	c.Refuse(!keyForm.MatchString(s.Key), key+".key", "key %q: use biz_key, job_id, header.NAME or none", s.Key)

@@ -132,6 +132,29 @@ func TestWhileTheTargetIsAwayItsTasksWaitAndUseNoAttempt(t *testing.T) {
 }
 
 // Until the breaker opens, a task goes back for a second, claimed or not.
+// gone is a target that is known to be away.
+type gone struct{ absent }
+
+func (gone) Away() bool { return true }
+
+func TestATargetThatIsKnownToBeAwayIsLeftAloneAtOnce(t *testing.T) {
+	p := policy("order.close", 1)
+	p.Concurrency = 1
+	var g target
+	g.fail(gone{})
+	inBubbleWith(t, p, &g, inBatches(&g, 10), func(r *rig) {
+		ids := r.dueNow(100)
+		pass(900 * time.Millisecond)
+		if l, n := r.laneReport(p.Name), g.calls.Load(); l.State != Away || n != 1 {
+			t.Errorf("%d deliveries, %+v: want one", n, l)
+		}
+		r.untouched(ids)
+		g.fail(nil)
+		pass(3 * time.Second)
+		r.done(ids)
+	})
+}
+
 func TestATaskThatCouldNotReachItsTargetGoesBackForASecond(t *testing.T) {
 	for name, strict := range map[string]bool{"unclaimed": false, "claimed": true} {
 		t.Run(name, func(t *testing.T) {
