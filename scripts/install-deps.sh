@@ -2,7 +2,7 @@
 # Installs what `make run`, `make test`, `make test-java`, `make test-node`, `make observe`, `make alerts` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server, etcd
-#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, PHP and Python with drivers for MySQL, Node.js, curl
+#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, PHP and Python with drivers for MySQL, Node.js, curl, kcat
 #   scripts/install-deps.sh test-java  MariaDB's server, etcd, a JDK with a driver for MySQL and a reader of JSON
 #   scripts/install-deps.sh test-node  MariaDB's server, etcd, Node.js, npm
 #   scripts/install-deps.sh observe MariaDB's server, etcd, Prometheus
@@ -79,6 +79,8 @@ has_node() { command -v node >/dev/null; }
 
 has_curl() { command -v curl >/dev/null; }
 
+has_kcat() { command -v kcat >/dev/null; }
+
 has_npm() { command -v npm >/dev/null; }
 
 has_jdk() { command -v javac >/dev/null; }
@@ -107,6 +109,7 @@ missing() {
 		has_pymysql || echo python3-pymysql
 		has_node || echo nodejs
 		has_curl || echo curl
+		has_kcat || echo kcat
 	fi
 	if [ "$1" = test-java ]; then
 		has_jdk || echo default-jdk-headless

@@ -1,0 +1,98 @@
+package tocsinkafka
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// fate is what becomes of a task whose record was not taken.
+type fate int
+
+const (
+	waits          fate = iota // Unavailable
+	waitsOrAttempt             // Unavailable, unless the topic comes from a header: then other tasks go on, and this one has failed
+	attempt                    // a failed attempt
+	dead                       // buried
+)
+
+// answers are those of brokers that have words of their own. {topic}, {user} and {mechanism} are filled in. Of others, those
+// that can be repeated are waits, and the rest is attempt: it may be due to the record, and must not stop the biz type.
+var answers = []struct {
+	err     *kerr.Error
+	becomes fate
+	says    string
+}{
+	{kerr.MessageTooLarge, dead, "topic {topic} takes no record of this size: raise its max.message.bytes, or send less"},
+	{kerr.RecordListTooLarge, dead, "topic {topic} takes no record of this size: raise its segment.bytes, or send less"},
+	{kerr.InvalidRecord, dead, "topic {topic} refuses the record: one with cleanup.policy=compact wants a key"},
+	{kerr.CorruptMessage, attempt, "topic {topic} refuses the record as corrupt: one with cleanup.policy=compact wants a key"},
+	{kerr.UnknownTopicOrPartition, waitsOrAttempt, "topic {topic} is missing: create it, as Tocsin never does"},
+	{kerr.UnknownTopicID, waitsOrAttempt, "topic {topic} is missing, or was created anew: create it, as Tocsin never does"},
+	{kerr.TopicAuthorizationFailed, waitsOrAttempt, "{user} may not write to topic {topic}: grant WRITE and DESCRIBE"},
+	{kerr.ClusterAuthorizationFailed, waits, "{user} may not write idempotently: grant IDEMPOTENT_WRITE on the cluster"},
+	{kerr.SaslAuthenticationFailed, waits, "the broker refuses {user}: check username and password"},
+	{kerr.UnsupportedSaslMechanism, waits, "the broker does not have the mechanism {mechanism}: choose another"},
+	{kerr.IllegalSaslState, waits, "the broker does not want {user} to sign in: check username and mechanism"},
+	{kerr.InvalidTopicException, waitsOrAttempt, "topic {topic} can't be written to: choose another"},
+	{kerr.InvalidTimestamp, waits, "topic {topic} refuses the time of the record: compare the clock of this machine with the broker's"},
+	{kerr.NotEnoughReplicas, waits, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
+	{kerr.NotEnoughReplicasAfterAppend, waits, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
+}
+
+// explain returns what becomes of a task, and the error of a client as a line that says what to do.
+func (m *Maker) explain(topic string, err error) (fate, error) {
+	late := isAny(err, context.DeadlineExceeded, context.Canceled, kgo.ErrRecordTimeout, kgo.ErrRecordRetries)
+	if last := m.dial.failed.Load(); late && last != nil {
+		_, told := m.explain(topic, *last)
+		return waits, told
+	}
+	for _, a := range answers {
+		if errors.Is(err, a.err) {
+			user := "a client without a user"
+			if m.cfg.Username != "" {
+				user = "user " + m.cfg.Username
+			}
+			says := strings.NewReplacer("{topic}", topic, "{user}", user, "{mechanism}", m.cfg.Mechanism).Replace(a.says)
+			return a.becomes, fmt.Errorf("sink %s: %s", m.cfg.Name, says)
+		}
+	}
+	where := strings.Join(m.cfg.Addresses, ", ")
+	var answer *kerr.Error
+	var unknown *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &answer) && !answer.Retriable:
+		return attempt, fmt.Errorf("sink %s: topic %s: %s", m.cfg.Name, topic, oneLine(err))
+	case late:
+		return waits, fmt.Errorf("sink %s: no answer from %s in time", m.cfg.Name, where)
+	case errors.Is(err, io.EOF):
+		return waits, fmt.Errorf("sink %s: %s closes the connection: check the port, and the sink's tls, username and password", m.cfg.Name, where)
+	case errors.Is(err, kgo.ErrClientClosed):
+		return waits, fmt.Errorf("sink %s: its connections are closed", m.cfg.Name)
+	case errors.As(err, &unknown):
+		return waits, fmt.Errorf("sink %s: the certificate of %s can't be verified: name its CA in the sink's tls: %s", m.cfg.Name, where, oneLine(err))
+	}
+	return waits, fmt.Errorf("sink %s: no answer from %s: %s", m.cfg.Name, where, oneLine(err))
+}
+
+// isAny reports whether the error is one of some.
+func isAny(err error, some ...error) bool {
+	for _, one := range some {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneLine returns the text of an error without line breaks.
+func oneLine(err error) string {
+	return cmp.Or(strings.Join(strings.Fields(err.Error()), " "), "unknown error")
+}

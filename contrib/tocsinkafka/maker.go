@@ -1,0 +1,263 @@
+package tocsinkafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/sink"
+)
+
+const (
+	defaultMechanism = "PLAIN"
+	maxAge           = 5 * time.Second        // of a record that no request is under way for: an election of leaders takes less
+	metadataAge      = 250 * time.Millisecond // at least, between two looks for new leaders
+	firstBackoff     = 50 * time.Millisecond  // doubles up to longestBackoff
+	longestBackoff   = time.Second
+	maxBuffered      = 1 << 17   // records: the dispatcher bounds what is under way
+	maxBatch         = 256 << 10 // bytes of a batch; the largest record of a task has less
+)
+
+// mechanisms are those of SASL.
+var mechanisms = map[string]func(username, password string) sasl.Mechanism{
+	"PLAIN": func(u, p string) sasl.Mechanism { return plain.Auth{User: u, Pass: p}.AsMechanism() },
+	"SCRAM-SHA-256": func(u, p string) sasl.Mechanism {
+		return scram.Auth{User: u, Pass: p}.AsSha256Mechanism()
+	},
+	"SCRAM-SHA-512": func(u, p string) sasl.Mechanism {
+		return scram.Auth{User: u, Pass: p}.AsSha512Mechanism()
+	},
+}
+
+// Maker is the sink.Maker of one Kafka cluster.
+type Maker struct {
+	cfg  sink.Config
+	opts []kgo.Opt
+	dial dial
+
+	healing sync.WaitGroup // of what heal has begun
+
+	mu      sync.Mutex // guards the following
+	clients [2]*kgo.Client
+	closed  bool
+}
+
+// The clients of a Maker.
+const (
+	together = iota // sends records in batches
+	alone           // sends one record at a time
+)
+
+// New makes a Maker. It connects to nothing. Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. With TLS the default is PLAIN; without,
+// a user needs one by name, as PLAIN shows the password to the network.
+func New(cfg sink.Config) (*Maker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	for _, address := range cfg.Addresses {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return nil, fmt.Errorf("sink %s: address %q is not host:port", cfg.Name, address)
+		}
+	}
+	if cfg.Username != "" && cfg.Mechanism == "" && cfg.TLS == nil {
+		return nil, fmt.Errorf("sink %s has a username and no mechanism: without TLS, name PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", cfg.Name)
+	}
+	cfg.Mechanism = cmp.Or(cfg.Mechanism, defaultMechanism)
+	mechanism, ok := mechanisms[cfg.Mechanism]
+	if !ok {
+		return nil, fmt.Errorf("sink %s: mechanism %q is not PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", cfg.Name, cfg.Mechanism)
+	}
+	m := &Maker{cfg: cfg}
+	m.opts = []kgo.Opt{
+		kgo.SeedBrokers(cfg.Addresses...), kgo.ClientID("tocsin"), kgo.WithHooks(&m.dial), kgo.DisableClientMetrics(),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(maxBatch),
+		kgo.AllowIdempotentProduceCancellation(), // else Deliver could not return when its context ends
+		kgo.RecordDeliveryTimeout(maxAge), kgo.UnknownTopicRetries(1), kgo.MaxBufferedRecords(maxBuffered),
+		kgo.MetadataMinAge(metadataAge), kgo.RetryBackoffFn(backoff), kgo.RequestRetries(2),
+	}
+	if cfg.Username != "" {
+		m.opts = append(m.opts, kgo.SASL(mechanism(cfg.Username, cfg.Password)))
+	}
+	if cfg.TLS != nil {
+		m.opts = append(m.opts, kgo.DialTLSConfig(cfg.TLS))
+	}
+	if err := kgo.ValidateOpts(m.opts...); err != nil {
+		return nil, fmt.Errorf("sink %s: %w", cfg.Name, err)
+	}
+	return m, nil
+}
+
+// backoff returns the wait after so many failures.
+func backoff(failures int) time.Duration {
+	return min(firstBackoff<<min(max(failures-1, 0), 10), longestBackoff)
+}
+
+// Kind returns "kafka".
+func (m *Maker) Kind() string { return "kafka" }
+
+// Check checks the topic and the key of a policy.
+func (m *Maker) Check(p tocsin.Policy) error {
+	_, err := m.route(p)
+	return err
+}
+
+// Sink returns the sink of a policy.
+func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
+	route, err := m.route(p)
+	if err != nil {
+		return nil, err
+	}
+	return &topics{m, route}, nil
+}
+
+var (
+	header    = regexp.MustCompile(`\{[^{}]*\}`)
+	topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+)
+
+func (m *Maker) route(p tocsin.Policy) (*sink.Route, error) {
+	route, err := sink.NewRoute(m.cfg, p)
+	if err != nil {
+		return nil, err
+	}
+	if !isTopic(header.ReplaceAllString(route.Topic(), "x")) {
+		return nil, fmt.Errorf("biz type %s: topic %q of sink %s has characters other than A-Z, a-z, 0-9, '.', '_' and '-', or more than 249", p.Name, route.Topic(), m.cfg.Name)
+	}
+	return route, nil
+}
+
+func isTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
+
+// client returns a client, which it makes at the first call.
+func (m *Maker) client(which int) (*kgo.Client, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, kgo.ErrClientClosed
+	}
+	if m.clients[which] == nil {
+		opts := m.opts
+		if which == alone {
+			opts = append(opts[:len(opts):len(opts)], kgo.MaxBufferedRecords(1))
+		}
+		client, err := kgo.NewClient(opts...)
+		if err != nil {
+			return nil, err
+		}
+		m.clients[which] = client
+	}
+	return m.clients[which], nil
+}
+
+// heal makes the clients able to succeed once the cause of an error is gone. They know a topic that was created anew by the id
+// of the former one, and ask for one that is missing with every look. A producer that was denied its id is denied for good.
+func (m *Maker) heal(topic string, err error) {
+	missing := isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID)
+	if !missing && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, client := range m.clients {
+		switch {
+		case client == nil || m.closed:
+		case missing:
+			m.healing.Go(func() { client.PurgeTopicsFromClient(topic) })
+		default:
+			m.clients[i] = nil
+			m.healing.Go(client.Close)
+		}
+	}
+}
+
+// Ping asks the brokers for the topic of the policy, whether the user may write to it, and for an id of an idempotent producer.
+func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
+	route, err := m.route(p)
+	if err != nil {
+		return err
+	}
+	client, err := m.client(together)
+	if err == nil {
+		err = look(ctx, client, route)
+	}
+	if err == nil {
+		_, _, err = client.ProducerID(ctx)
+	}
+	if err != nil {
+		m.heal(route.Topic(), err)
+		_, err = m.explain(route.Topic(), err)
+	}
+	return err
+}
+
+// look asks for the topic, or only for an answer if that depends on the task.
+func look(ctx context.Context, client *kgo.Client, route *sink.Route) error {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	req.IncludeTopicAuthorizedOperations = true
+	if route.Fixed() {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = kmsg.StringPtr(route.Topic())
+		req.Topics = append(req.Topics, topic)
+	}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, topic := range resp.Topics {
+		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
+			return err
+		}
+		if ops := topic.AuthorizedOperations; ops != math.MinInt32 && ops&(1<<kmsg.ACLOperationWrite) == 0 { // old brokers tell nothing
+			return kerr.TopicAuthorizationFailed
+		}
+		for _, partition := range topic.Partitions {
+			if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+				return fmt.Errorf("partition %d: %w", partition.Partition, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Close ends deliveries under way, and the connections.
+func (m *Maker) Close(context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	clients := m.clients
+	m.mu.Unlock()
+	for _, client := range clients {
+		if client != nil {
+			client.Close()
+		}
+	}
+	m.healing.Wait()
+	return nil
+}
+
+// dial is a hook of the clients that keeps why the last connection could not be made.
+type dial struct{ failed atomic.Pointer[error] }
+
+// OnBrokerConnect is called for each attempt.
+func (d *dial) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err == nil {
+		d.failed.Store(nil)
+		return
+	}
+	d.failed.Store(&err)
+}
