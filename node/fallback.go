@@ -28,6 +28,7 @@ type links struct {
 	mu       sync.Mutex
 	missed   time.Time // since then the first link is away; zero: it is not
 	standing bool      // the second link delivers
+	trying   bool      // standing: a delivery tries the first link; the others don't wait for what it finds
 	next     time.Time // standing: when the first link is tried again
 	waits    *backoff.ExponentialBackOff
 }
@@ -56,10 +57,10 @@ func (l *links) tries(now time.Time) bool {
 	if !l.standing {
 		return true
 	}
-	if now.Before(l.next) {
+	if l.trying || now.Before(l.next) {
 		return false
 	}
-	l.next = now.Add(l.waits.NextBackOff()) // one delivery tries, the others don't wait for what it finds
+	l.trying = true
 	return true
 }
 
@@ -94,7 +95,7 @@ func (l *links) turn(now time.Time, missed bool, errs []error) bool {
 		if l.standing {
 			l.log.Info("the first link of a biz type delivers again", "after", now.Sub(l.missed).Round(time.Millisecond).String())
 		}
-		l.missed, l.standing, l.waits = time.Time{}, false, nil
+		l.missed, l.standing, l.trying = time.Time{}, false, false
 		return false
 	case l.missed.IsZero():
 		l.missed = now
@@ -106,8 +107,8 @@ func (l *links) turn(now time.Time, missed bool, errs []error) bool {
 		l.standing = true
 		l.waits = &backoff.ExponentialBackOff{InitialInterval: firstTry, Multiplier: 2, MaxInterval: longestTry}
 		l.waits.Reset()
-		l.next = now.Add(l.waits.NextBackOff())
 		l.log.Warn("the first link of a biz type is away: its fallback delivers", "away_for", now.Sub(l.missed).Round(time.Millisecond).String(), "error", errs[0])
 	}
+	l.trying, l.next = false, now.Add(l.waits.NextBackOff())
 	return true
 }
