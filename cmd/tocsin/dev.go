@@ -34,9 +34,9 @@ type devFlags struct {
 	layout, server, rules         string
 	biz, configOut                string
 	over                          time.Duration
-	exit, etcd, prometheus        bool
+	exit, etcd, prometheus, kafka bool
 	mysqlPort, etcdPort, httpPort int
-	apiPort                       int
+	apiPort, kafkaPort            int
 	prometheusPort                int
 }
 
@@ -53,6 +53,9 @@ collects the metrics of all parts.
 With --load it goes on adding tasks, also of biz types that fail, hang, have a low rate, are
 paused or have no handler; it sweeps every 10 seconds, and purges and audits each minute.
 
+With --kafka a broker that speaks Kafka's protocol runs beside it, in memory, and the tasks of the
+biz type order.notify become its records: read them with kcat. The config has it as the sink kafka.
+
 With --biz it is a cluster for a program of yours: tables and the biz types of a file, but no
 sample tasks and no nodes. Your program reads the config that is printed, and runs the nodes.`,
 		Example: `  tocsin dev --exit
@@ -68,6 +71,8 @@ sample tasks and no nodes. Your program reads the config that is printed, and ru
 	c.Flags().StringVar(&f.configOut, "config-out", "", "where to write the config file; it goes at the end (default in a temporary folder)")
 	c.Flags().BoolVar(&f.exit, "exit", false, "stop when all are delivered; exit code 1 if any is not within a minute")
 	c.Flags().BoolVar(&f.etcd, "etcd", true, "start etcd, in which nodes own tables; --etcd=false: one database server is all, and every node claims each row")
+	c.Flags().BoolVar(&f.kafka, "kafka", false, "start a Kafka broker, to which the tasks of order.notify go")
+	c.Flags().IntVar(&f.kafkaPort, "kafka-port", 0, "port of the Kafka broker; 0: a free one")
 	c.Flags().IntVar(&f.load, "load", 0, "tasks to add each second after the sample tasks, until Ctrl-C")
 	c.Flags().IntVar(&f.servers, "servers", 1, "database servers, among which the databases are divided")
 	c.Flags().BoolVar(&f.prometheus, "prometheus", true, "start Prometheus if it is installed, unless --exit is given")
@@ -132,10 +137,15 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 			return err
 		}
 	}
+	broker, err := f.broker(ctx)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	defer func() { err = errors.Join(err, broker.stop()) }()
 	view := &devView{stages: &stages{app: a, units: devUnits}}
 	c, err := devcluster.Start(ctx, devcluster.Options{
 		Layout: layout, Policies: policies, Server: devserver.Product(f.server), Servers: f.servers, Nodes: f.nodes, Demo: f.load > 0, Version: version, Progress: view.progress, OnDelivery: view.delivery,
-		NoEtcd: !f.etcd, MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
+		Broker: broker.beside, NoEtcd: !f.etcd, MySQLPort: f.mysqlPort, EtcdPort: f.etcdPort, HTTPPort: f.httpPort, Logger: a.logger("warn", "text"),
 	})
 	if err != nil {
 		return interrupted(ctx, err)
@@ -239,7 +249,11 @@ func (f devFlags) hint(c *devcluster.Cluster, path, api string) string {
 		return fmt.Sprintf(bizHint, programName(), path, f.biz, c.MySQLPort(), api)
 	}
 	name, value := devcluster.Secret()
-	return fmt.Sprintf(devHint, programName(), path, name, value, c.MySQLPort(), api)
+	kafka := ""
+	if b := c.Broker(); b != nil {
+		kafka = fmt.Sprintf(kafkaHint, b.Address)
+	}
+	return fmt.Sprintf(devHint, programName(), path, name, value, c.MySQLPort(), api, kafka)
 }
 
 // closing ends the hint.
@@ -286,7 +300,14 @@ Or from any program, over HTTP:
 
   curl -sS %[6]s/v1/tasks -H 'Content-Type: application/json' -d '{"biz_type": "order.close", "biz_id": "700043", "delay_ms": 5000, "payload": "{\"order_id\":700043,\"cents\":990}"}'
 
-Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
+%[7]sOr look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
+`
+
+const kafkaHint = `Or have a task become a record of Kafka, and read it:
+
+  tocsin task add --type order.notify --biz-id 700044 --in 5s --payload '{"order_id":700044,"cents":990}'
+  kcat -C -b %s -t order.notify -f '%%k %%s\n%%h\n'
+
 `
 
 const bizHint = `

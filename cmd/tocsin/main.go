@@ -26,6 +26,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/contrib/tocsinkafka/broker"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -33,6 +34,7 @@ import (
 var version = "dev"
 
 func main() {
+	broker.Main() // of `tocsin dev --kafka`
 	// The etcd client's transport writes to stderr by itself. What it says reaches us as errors too.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

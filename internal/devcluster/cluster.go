@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/sink"
 )
 
 // Group is the nodes' group and ClusterID the cluster's id.
@@ -44,9 +45,16 @@ type Options struct {
 	Version    string                              // shown in `cluster nodes`
 	Progress   func(stage string, done, total int) // while the schema is made; nil: nobody looks
 	Demo       bool                                // with the biz types of Demo
+	Broker     *Broker                             // that the tasks of OrderNotify go to; nil: none
 	Policies   []biztype.Policy                    // instead of the samples' biz types, for a program that brings its own nodes; no node is started; nil: the samples'
 	OnDelivery func(Delivery)                      // called concurrently, must be quick; nil: nobody looks
 	Logger     *slog.Logger                        // nil: warnings and errors go to slog.Default()
+}
+
+// Broker is a message broker beside a cluster, which whoever started it ends.
+type Broker struct {
+	Name, Kind, Address string     // of its sink in the config
+	Maker               sink.Maker // of the nodes' sinks
 }
 
 // Cluster is a running one.
@@ -109,7 +117,9 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 	if !c.opts.NoEtcd {
 		site.Etcd = &devserver.EtcdConfig{ClientPort: c.opts.EtcdPort}
 	}
-	c.Site, err = StartSite(ctx, site)
+	if c.Site, err = StartSite(ctx, site); err == nil {
+		c.Site.broker = c.opts.Broker
+	}
 	return err
 }
 
@@ -142,6 +152,9 @@ func (c *Cluster) policies() []biztype.Policy {
 		{Name: CouponRemind.Name(), Number: 2, Group: Group, Timeout: biztype.Duration(10 * time.Second), Webhook: &biztype.Webhook{
 			URL: c.receiver.URL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"},
 		}},
+	}
+	if c.opts.Broker != nil {
+		samples = append(samples, biztype.Policy{Name: OrderNotify.Name(), Number: 9, Group: Group, Timeout: biztype.Duration(10 * time.Second), Sink: &biztype.Sink{Name: c.opts.Broker.Name}})
 	}
 	if !c.opts.Demo {
 		return samples
@@ -196,6 +209,9 @@ func (c *Cluster) nodeConfig(name string) node.Config {
 	cfg := node.Config{
 		Tables: c.Config, Ownership: c.Ownership(), Etcd: c.EtcdConfig(),
 		Group: Group, Name: name, Version: c.opts.Version, Logger: c.opts.Logger, Getenv: getenv,
+	}
+	if b := c.opts.Broker; b != nil {
+		cfg.Sinks = map[string]sink.Maker{b.Name: b.Maker}
 	}
 	if c.opts.Demo {
 		cfg.SweepGrace = demoGrace

@@ -33,6 +33,14 @@ const etcdText = `etcd:
   endpoints: [%s]
 `
 
+// brokerText is added if there is one.
+const brokerText = `sinks:
+  %s:
+    kind: %s
+    addresses: [%s]
+    topics: ["*"]
+`
+
 // MayReplace reports whether a config file may be written to path: nothing is there, or the file of a private cluster.
 func MayReplace(path string) bool {
 	text, err := os.ReadFile(path)
@@ -48,11 +56,17 @@ func (s *Site) WriteConfig(path string) error {
 	if s.Etcd != nil {
 		text += fmt.Sprintf(etcdText, s.Etcd.Endpoint())
 	}
+	if b := s.broker; b != nil {
+		text += fmt.Sprintf(brokerText, b.Name, b.Kind, b.Address)
+	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write config: %w", err)
 	}
 	return nil
 }
+
+// Broker returns the broker beside the cluster; nil: there is none.
+func (s *Site) Broker() *Broker { return s.broker }
 
 // MySQLPort is where the first server listens on 127.0.0.1, for a SQL client.
 func (c *Cluster) MySQLPort() int { return c.Servers[0].Port() }

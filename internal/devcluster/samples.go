@@ -22,11 +22,12 @@ type (
 	}
 )
 
-// The two sample biz types: order.close goes to a Go handler, coupon.remind to
-// an HTTP callback.
+// The two sample biz types, order.close of a Go handler and coupon.remind of an HTTP callback, and
+// order.notify, which goes to a message broker if there is one.
 var (
 	OrderClose   = tocsin.Define[Order]("order.close")
 	CouponRemind = tocsin.Define[Coupon]("coupon.remind")
+	OrderNotify  = tocsin.Define[Order]("order.notify")
 )
 
 // sampleBatch is how many tasks go into one AddMany.

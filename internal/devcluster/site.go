@@ -17,6 +17,8 @@ type Site struct {
 	Config  tocsin.Config
 	Servers []*devserver.MariaDB // those of Config
 	Etcd    *devserver.Etcd      // nil: there is none
+
+	broker *Broker // nil: there is none
 }
 
 // SiteOptions say what to start.
