@@ -18,7 +18,7 @@ import (
 // hold.
 type benchFlags struct {
 	bench.Options
-	layout, profile string
+	layout, profile, target string
 }
 
 func newBench(a *app) *cobra.Command {
@@ -52,6 +52,11 @@ func metricsFlag(c *cobra.Command, f *benchFlags) {
 	c.Flags().BoolVar(&f.NoMetrics, "no-metrics", false, "the nodes register and export no metrics, and don't measure the backlog; without it, these are read every 5 s as Prometheus would")
 }
 
+// targetFlag adds the flag of benchmarks that may deliver to something else than a Go handler.
+func targetFlag(c *cobra.Command, f *benchFlags) {
+	c.Flags().StringVar(&f.target, "to", "", "where the tasks go: kafka, a private broker; webhook, a private receiver that answers 204; or KIND://HOST:PORT/TOPIC, as kafka://127.0.0.1:9092/bench (default: a Go handler that does nothing)")
+}
+
 func newBenchDrain(a *app) *cobra.Command {
 	var f benchFlags
 	c := benchCommand(a, "drain", "How fast nodes deliver a backlog",
@@ -60,6 +65,7 @@ from the first delivery to the last outcome stored. The handler does nothing. No
 taken their tables claim first what is overdue, for a minute: --warm waits until that is over.`, &f, bench.Drain)
 	c.Flags().IntVar(&f.Tasks, "tasks", 100_000, "tasks that are due")
 	metricsFlag(c, &f)
+	targetFlag(c, &f)
 	c.Flags().DurationVar(&f.Overdue, "overdue", 0, "how long ago they fell due; 0s: while they were inserted. From 45s on they are claimed first")
 	c.Flags().DurationVar(&f.Warm, "warm", time.Minute+time.Second, "how long the nodes own their tables before the tasks fall due")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
@@ -72,6 +78,7 @@ func newBenchLateness(a *app) *cobra.Command {
 		`Tasks are added all the time, each due between --delay and --delay plus --spread after its insert.
 The raw bound is a read of one row by its key at the same rate.`, &f, bench.Lateness)
 	metricsFlag(c, &f)
+	targetFlag(c, &f)
 	c.Flags().Float64Var(&f.Rate, "rate", 1000, "tasks added a second")
 	c.Flags().DurationVar(&f.Duration, "duration", 30*time.Second, "how long they are added")
 	c.Flags().DurationVar(&f.Delay, "delay", 15*time.Second, "least time between a task's insert and its action time")
@@ -126,6 +133,11 @@ func runBench[R fmt.Stringer](ctx context.Context, a *app, f *benchFlags, measur
 	if err := f.Options.Validate(); err != nil {
 		return asUsage(err)
 	}
+	end, err := f.startTarget(ctx)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	if f.profile != "" {
 		file, err := os.Create(f.profile)
 		if err != nil {

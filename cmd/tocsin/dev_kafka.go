@@ -27,7 +27,12 @@ func (f devFlags) broker(ctx context.Context) (b devBroker, err error) {
 	if !f.kafka {
 		return b, nil
 	}
-	b.server, err = broker.Start(ctx, broker.Config{Port: f.kafkaPort, Topics: map[string]int32{devcluster.OrderNotify.Name(): devPartitions}})
+	return startBroker(ctx, f.kafkaPort, devcluster.OrderNotify.Name())
+}
+
+// startBroker starts one with a topic.
+func startBroker(ctx context.Context, port int, topic string) (b devBroker, err error) {
+	b.server, err = broker.Start(ctx, broker.Config{Port: port, Topics: map[string]int32{topic: devPartitions}})
 	if err != nil {
 		return devBroker{}, err
 	}

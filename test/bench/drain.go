@@ -131,10 +131,7 @@ func (d *drain) byNodes(ctx context.Context) (err error) {
 		return err
 	}
 	var seen first
-	nodes, err := d.site.startNodes(ctx, handlers(func(context.Context, *tocsin.Task[string]) error {
-		seen.add()
-		return nil
-	}))
+	nodes, err := d.site.startNodes(ctx, func(context.Context, tocsin.Info) { seen.add() }, nobody)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/sink"
 )
 
 // Bounds of waiting for nodes.
@@ -28,23 +29,70 @@ type fleet struct {
 	site    *site
 }
 
-// handlers returns deliver for the biz type that is measured, and for the other
-// one a handler that does nothing: nodes log a biz type that they have none for.
-func handlers(deliver func(context.Context, *tocsin.Task[string]) error) *node.Handlers {
+// seen is told of each delivery that has succeeded, by a handler or by who answers for the target.
+type seen func(ctx context.Context, task tocsin.Info)
+
+// handlers has a handler for the other biz type too, as nodes log a biz type that they have none for.
+func (s *site) handlers(deliver, burst seen) *node.Handlers {
 	var h node.Handlers
-	node.Handle(&h, plain, deliver)
-	node.Handle(&h, other, func(context.Context, *tocsin.Task[string]) error { return nil })
+	node.Handle(&h, other, func(ctx context.Context, t *tocsin.Task[string]) error { burst(ctx, t.Info); return nil })
+	if s.opts.Target == nil {
+		node.Handle(&h, plain, func(ctx context.Context, t *tocsin.Task[string]) error { deliver(ctx, t.Info); return nil })
+	}
+	h.UseCallbacks(func(next node.HandlerFunc) node.HandlerFunc { return deliver.behind(next) })
 	return &h
 }
 
-// startNodes returns when every table has its owner.
-func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet, error) {
+// behind tells of what a target has taken.
+func (f seen) behind(next node.HandlerFunc) node.HandlerFunc {
+	return func(ctx context.Context, tasks []tocsin.Info) []error {
+		errs := next(ctx, tasks)
+		for i, err := range errs {
+			if err == nil {
+				f(ctx, tasks[i])
+			}
+		}
+		return errs
+	}
+}
+
+// watched is a sink.Maker whose sinks tell of what they have sent.
+type watched struct {
+	sink.Maker
+	seen seen
+}
+
+// Sink implements sink.Maker.
+func (w watched) Sink(p tocsin.Policy) (sink.Sink, error) {
+	s, err := w.Maker.Sink(p)
+	if err != nil {
+		return nil, err
+	}
+	return sent(w.seen.behind(s.Deliver)), nil
+}
+
+// sent is a HandlerFunc as a sink.Sink.
+type sent node.HandlerFunc
+
+// Deliver implements sink.Sink.
+func (s sent) Deliver(ctx context.Context, tasks []tocsin.Info) []error { return s(ctx, tasks) }
+
+// nobody looks at deliveries.
+func nobody(context.Context, tocsin.Info) {}
+
+// startNodes returns when every table has its owner. deliver is told of the biz type that is measured, burst of the other one.
+func (s *site) startNodes(ctx context.Context, deliver, burst seen) (*fleet, error) {
+	handlers := s.handlers(deliver, burst)
+	var sinks map[string]sink.Maker
+	if s.opts.Target != nil && s.opts.Target.Sink != nil {
+		sinks = map[string]sink.Maker{sinkName: watched{s.opts.Target.Sink, deliver}}
+	}
 	f := &fleet{Fleet: devcluster.NewFleet(ctx), site: s}
 	if !s.opts.NoMetrics {
 		f.scraper = startScraper(context.WithoutCancel(ctx))
 	}
 	for i := range s.opts.Nodes {
-		if err := f.start(s.apart(i+2), fmt.Sprintf("bench-%d", i+1), handlers); err != nil {
+		if err := f.start(s.apart(i+2), fmt.Sprintf("bench-%d", i+1), handlers, sinks); err != nil {
 			return nil, errors.Join(err, f.stop())
 		}
 	}
@@ -56,9 +104,9 @@ func (s *site) startNodes(ctx context.Context, handlers *node.Handlers) (*fleet,
 	return f, nil
 }
 
-func (f *fleet) start(tables tocsin.Config, name string, handlers *node.Handlers) error {
+func (f *fleet) start(tables tocsin.Config, name string, handlers *node.Handlers, sinks map[string]sink.Maker) error {
 	o := f.site.opts
-	own := node.Config{Tables: tables, Ownership: o.Ownership, Etcd: f.site.etcd, Group: group, Name: name, ScanInterval: o.scan, Logger: o.Logger}
+	own := node.Config{Tables: tables, Ownership: o.Ownership, Etcd: f.site.etcd, Group: group, Name: name, ScanInterval: o.scan, Logger: o.Logger, Sinks: sinks}
 	if f.scraper != nil {
 		metrics := prometheus.NewRegistry()
 		f.metrics, own.Registerer = append(f.metrics, metrics), metrics

@@ -87,13 +87,12 @@ func measureHistory(tb testing.TB, s *site, n, rounds int, outputs []int) []*kin
 	h := &histories{tb: tb, drain: drain{site: s, n: n}}
 	h.text.Store(new(string))
 	var err error
-	h.nodes, err = s.startNodes(tb.Context(), handlers(func(ctx context.Context, _ *tocsin.Task[string]) error {
+	h.nodes, err = s.startNodes(tb.Context(), func(ctx context.Context, _ tocsin.Info) {
 		if text := h.text.Load(); *text != "" {
 			tocsin.Output(ctx, *text)
 		}
 		h.seen.add()
-		return nil
-	}))
+	}, nobody)
 	must(tb, err)
 	tb.Cleanup(func() { must(tb, h.nodes.stop()) })
 	h.once(&kind{output: without}, h.warm())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
@@ -60,7 +59,7 @@ func Idle(ctx context.Context, opts Options) (r IdleResult, err error) {
 
 // watchNodes starts the nodes and watches them when they have settled in.
 func (s *site) watchNodes(ctx context.Context) (u Usage, err error) {
-	nodes, err := s.startNodes(ctx, handlers(func(context.Context, *tocsin.Task[string]) error { return nil }))
+	nodes, err := s.startNodes(ctx, nobody, nobody)
 	if err != nil {
 		return u, err
 	}

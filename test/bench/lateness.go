@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/node"
 )
 
 // LatenessResult says how late deliveries began, by the clock of the database.
@@ -95,7 +94,7 @@ func (l *lateness) measure(ctx context.Context) (err error) {
 	if err = l.compareClocks(ctx); err != nil {
 		return err
 	}
-	nodes, err := l.site.startNodes(ctx, l.handlers())
+	nodes, err := l.site.startNodes(ctx, l.arrive, l.arriveTogether)
 	if err != nil {
 		return err
 	}
@@ -133,23 +132,20 @@ func (l *lateness) compareClocks(ctx context.Context) error {
 	return nil
 }
 
-func (l *lateness) handlers() *node.Handlers {
-	var h node.Handlers
-	node.Handle(&h, plain, func(_ context.Context, t *tocsin.Task[string]) error {
-		at := time.Now().Add(l.ahead[l.site.store.ServerOf(t.JobID.Table())])
-		l.mu.Lock()
-		l.seen = append(l.seen, arrival{t.ActionTime, at.Sub(t.ActionTime)})
-		l.mu.Unlock()
-		return nil
-	})
-	node.Handle(&h, other, func(context.Context, *tocsin.Task[string]) error {
-		at := time.Now()
-		l.mu.Lock()
-		l.burst = append(l.burst, at)
-		l.mu.Unlock()
-		return nil
-	})
-	return &h
+// arrive notes a delivery of the tasks that are measured.
+func (l *lateness) arrive(_ context.Context, t tocsin.Info) {
+	at := time.Now().Add(l.ahead[l.site.store.ServerOf(t.JobID.Table())])
+	l.mu.Lock()
+	l.seen = append(l.seen, arrival{t.ActionTime, at.Sub(t.ActionTime)})
+	l.mu.Unlock()
+}
+
+// arriveTogether notes one of the burst.
+func (l *lateness) arriveTogether(context.Context, tocsin.Info) {
+	at := time.Now()
+	l.mu.Lock()
+	l.burst = append(l.burst, at)
+	l.mu.Unlock()
 }
 
 func (l *lateness) count() int {

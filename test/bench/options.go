@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/sink"
 )
 
 // Options say what to measure, and on what. Each command reads those it names.
@@ -32,6 +34,8 @@ type Options struct {
 	NoMetrics bool          // Drain, Lateness, Idle: the nodes export no metrics; else these are read every 5 s, as Prometheus would
 	Burst     int           // Lateness: tasks of another biz type, all due at one instant half-way
 
+	Target *Target // Drain, Lateness: where the tasks go; nil: to a Go handler that does nothing
+
 	BurstPriority tocsin.Priority // of the burst's biz type
 
 	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks
@@ -39,6 +43,28 @@ type Options struct {
 	Logger   *slog.Logger                        // of the nodes; nil: warnings and errors go to slog.Default()
 
 	scan time.Duration // between two peeks of a table by the nodes; 0: their default
+}
+
+// Target is a callback or a message broker. A delivery counts when it has answered.
+type Target struct {
+	URL   string     // of the callback, on the loopback address; "": Sink
+	Sink  sink.Maker // of the broker
+	Topic string     // that is there
+}
+
+// sinkName is that of the Sink of a Target.
+const sinkName = "bench"
+
+// policy says where the tasks go; t may be nil.
+func (t *Target) policy(p biztype.Policy) biztype.Policy {
+	switch {
+	case t == nil:
+	case t.Sink != nil:
+		p.Sink = &biztype.Sink{Name: sinkName, Topic: t.Topic}
+	default:
+		p.Webhook = &biztype.Webhook{URL: t.URL, Allow: []string{"127.0.0.0/8"}}
+	}
+	return p
 }
 
 // withDefaults fills in what is zero.

@@ -202,13 +202,12 @@ func (o *shop) late(figures map[string]float64, rate float64, span time.Duration
 		defer mu.Unlock()
 		return len(delivered)
 	}
-	nodes, err := o.startNodes(ctx, handlers(func(_ context.Context, t *tocsin.Task[string]) error {
+	nodes, err := o.startNodes(ctx, func(_ context.Context, t tocsin.Info) {
 		at := time.Now()
 		mu.Lock()
 		defer mu.Unlock()
 		delivered[t.BizID] = at
-		return nil
-	}))
+	}, nobody)
 	must(o.tb, err)
 	relay := o.startRelay(ctx)
 	_, err = o.addTx(ctx, o.rows.nextBiz())

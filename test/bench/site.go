@@ -112,7 +112,7 @@ func (s *site) applyTypes(ctx context.Context, p biztype.Policy) error {
 	p.Name, p.Number, p.Group, p.Timeout = plain.Name(), plainNumber, group, biztype.Duration(deliverLimit)
 	burst := p
 	burst.Name, burst.Number, burst.Priority = other.Name(), otherNumber, s.opts.BurstPriority
-	_, err := biztype.Apply(ctx, s.config, []biztype.Policy{p, burst})
+	_, err := biztype.Apply(ctx, s.config, []biztype.Policy{s.opts.Target.policy(p), burst})
 	return err
 }
 

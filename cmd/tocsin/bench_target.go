@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tocsinhq/tocsin/sink"
+	"github.com/tocsinhq/tocsin/test/bench"
+)
+
+// benchTopic is the one of a private broker.
+const benchTopic = "bench"
+
+// startTarget starts what --to asks for, or connects to it. end ends it, after the nodes.
+func (f *benchFlags) startTarget(ctx context.Context) (end func() error, err error) {
+	switch f.target {
+	case "":
+		return func() error { return nil }, nil
+	case "kafka":
+		b, err := startBroker(ctx, 0, benchTopic)
+		if err != nil {
+			return nil, err
+		}
+		f.Target = &bench.Target{Sink: b.beside.Maker, Topic: benchTopic}
+		return b.stop, nil
+	case "webhook":
+		return f.startReceiver()
+	}
+	u, err := url.Parse(f.target)
+	if err != nil || u.Host == "" || len(u.Path) < 2 {
+		return nil, usage("--to %q: want kafka, webhook, or KIND://HOST:PORT/TOPIC", f.target)
+	}
+	make, ok := sinkKinds[u.Scheme]
+	if !ok {
+		return nil, usage("--to %q: no broker is of the kind %s", f.target, u.Scheme)
+	}
+	password, _ := u.User.Password()
+	maker, err := make(sink.Config{Name: u.Scheme, Addresses: []string{u.Host}, Username: u.User.Username(), Password: password, Topics: []string{"*"}, Cluster: "bench", Logger: f.Logger})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	f.Target = &bench.Target{Sink: maker, Topic: strings.TrimPrefix(u.Path, "/")}
+	return func() error { return maker.Close(context.WithoutCancel(ctx)) }, nil
+}
+
+// startReceiver answers all callbacks with 204.
+func (f *benchFlags) startReceiver() (end func() error, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("receiver of callbacks: %w", err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		w.WriteHeader(http.StatusNoContent)
+	})}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = server.Serve(l) }() // until it is closed
+	f.Target = &bench.Target{URL: "http://" + l.Addr().String()}
+	return func() error {
+		err := server.Close()
+		<-ended
+		return err
+	}, nil
+}
