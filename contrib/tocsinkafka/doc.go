@@ -8,7 +8,7 @@
 // never created. The package logs nothing: what went wrong is in the errors of deliveries. One producer serves all sinks of a Maker; the first delivery or Ping opens it.
 //
 // On failure:
-//   - No broker answers: the delivery is Unavailable once its records are 5 s old and no request is under way. A broker that
+//   - No broker answers: the delivery is Unavailable once its records are 3 s old and no request is under way. A broker that
 //     hangs is found when the delivery's deadline comes, or after 20 s.
 //   - A record was sent and its ack is missing: the delivery is Unavailable, and the record may be in the topic. It comes again
 //     with the same id.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -261,23 +262,22 @@ func TestNothingIsLostByABrokerThatIsKilled(t *testing.T) {
 	t.Parallel()
 	c := start(t, broker.Config{Topics: map[string]int32{"orders": 3}}, false)
 	s := to(t, maker(t, c.config()), tocsin.Sink{Topic: "orders", Key: "job_id"})
-	const rounds, batch = 8, 50
+	const rounds, batch = 12, 50
 	placed := map[string]string{} // ids by place
 	for round := range rounds {
 		var open []tocsin.Info
 		for i := range batch {
 			open = append(open, task(round*batch+i))
 		}
-		killed := make(chan error)
+		back := make(chan error)
 		go func() {
 			<-time.After(time.Duration(round) * 300 * time.Microsecond) // before, amid or behind the batch
-			killed <- c.Kill()
+			back <- errors.Join(c.Kill(), c.Restart(t.Context()))
 		}()
 		open = taken(t, s, open, placed)
-		if err := <-killed; err != nil {
+		if err := <-back; err != nil {
 			t.Fatal(err)
 		}
-		c.restart(t)
 		for end := time.Now().Add(time.Minute); len(open) > 0 && time.Now().Before(end); {
 			open = taken(t, s, open, placed)
 		}

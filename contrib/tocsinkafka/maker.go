@@ -25,7 +25,7 @@ import (
 
 const (
 	defaultMechanism = "PLAIN"
-	maxAge           = 5 * time.Second        // of a record that no request is under way for: an election of leaders takes less
+	maxAge           = 3 * time.Second        // of a record that no request is under way for: leaders that are moved take less
 	metadataAge      = 250 * time.Millisecond // at least, between two looks for new leaders
 	firstBackoff     = 50 * time.Millisecond  // doubles up to longestBackoff
 	longestBackoff   = time.Second

@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"internal/loop":               {},
 	"internal/devserver":          {},
 	"internal/devserver/...":      {"internal/devserver"},
-	"internal/devcluster":         {".", "assign", "biztype", "ddl", "dispatcher", "node", "schedule", "internal/store", "contrib/tocsinprom", "upkeep", "webhook", "internal/..."},
+	"internal/devcluster":         {".", "assign", "biztype", "ddl", "dispatcher", "node", "schedule", "internal/store", "contrib/tocsinprom", "sink", "upkeep", "webhook", "internal/..."},
 	"test/chaos":                  {".", "assign", "biztype", "ddl", "node", "outbox", "outbox/relay", "schedule", "internal/store", "contrib/tocsinpg", "contrib/tocsinpg/...", "upkeep", "internal/client", "internal/devserver", "internal/loop", "internal/quantile"},
 	"test/chaos/...":              {"test/chaos"},
 	"internal/dashboards":         {},
