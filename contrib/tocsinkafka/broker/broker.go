@@ -171,7 +171,10 @@ func (b *Broker) launch(ctx context.Context) error {
 		return nil
 	}
 	_ = b.Kill()
-	return errors.Join(context.Cause(ctx), errors.New(cmp.Or(string(bytes.TrimSpace(b.stderr.Bytes())), "it has ended")))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.New(cmp.Or(string(bytes.TrimSpace(b.stderr.Bytes())), "it has ended"))
 }
 
 // Freeze stops the broker, which then answers nothing and keeps its connections, and returns when it has stopped.
