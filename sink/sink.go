@@ -28,6 +28,7 @@ type Config struct {
 	Mechanism string       // of SASL, for brokers that have several; "": the module's default
 	TLS       *tls.Config  // nil: plain text
 	Topics    []string     // globs of path.Match: the topics that policies may name
+	Exchange  string       // of RabbitMQ, to which all messages of the sink go; "": the default exchange, where a topic is the name of a queue
 	Cluster   string       // of CloudEvents' source, /tocsin/CLUSTER
 	Logger    *slog.Logger // nil: warnings and errors go to slog.Default()
 }
