@@ -1,5 +1,5 @@
 // Package devserver runs private servers for development, tests and benchmarks, each in a process of its own: MariaDB or MySQL,
-// etcd, PostgreSQL, Prometheus and Alertmanager, Redis and beanstalkd. They listen on the loopback interface only and have no
+// etcd, PostgreSQL, RabbitMQ, Prometheus and Alertmanager, Redis and beanstalkd. They listen on the loopback interface only and have no
 // passwords; etcd may be made to want TLS. A kind of server is a spec: its program and options, how its data is made, and the
 // line of its log by which it is ready.
 //
