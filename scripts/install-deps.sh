@@ -2,7 +2,7 @@
 # Installs what `make run`, `make test`, `make test-java`, `make test-node`, `make observe`, `make alerts` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server, etcd
-#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, PHP and Python with drivers for MySQL, Node.js, curl, kcat
+#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, RabbitMQ, PHP and Python with drivers for MySQL, Python with one for RabbitMQ, Node.js, curl, kcat
 #   scripts/install-deps.sh test-java  MariaDB's server, etcd, a JDK with a driver for MySQL and a reader of JSON
 #   scripts/install-deps.sh test-node  MariaDB's server, etcd, Node.js, npm
 #   scripts/install-deps.sh observe MariaDB's server, etcd, Prometheus
@@ -75,7 +75,12 @@ has_php() { command -v php >/dev/null && php -m | grep -q '^pdo_mysql$'; }
 # Debian's Python has Debian's modules, another one in PATH may not: the same places as docs/languages_test.go.
 has_pymysql() { python3 -c 'import pymysql' 2>/dev/null || /usr/bin/python3 -c 'import pymysql' 2>/dev/null; }
 
+has_pika() { python3 -c 'import pika' 2>/dev/null || /usr/bin/python3 -c 'import pika' 2>/dev/null; }
+
 has_node() { command -v node >/dev/null; }
+
+# Debian's program in PATH becomes the user rabbitmq: the same places as internal/devserver.
+has_rabbitmq() { [ -e /usr/lib/rabbitmq/bin/rabbitmq-server ] || find_program rabbitmq-server; }
 
 has_curl() { command -v curl >/dev/null; }
 
@@ -105,8 +110,10 @@ missing() {
 		has_compiler || echo gcc libc6-dev
 		has_faketime || echo libfaketime
 		has_peer postgres || echo postgresql
+		has_rabbitmq || echo rabbitmq-server
 		has_php || echo php-cli php-mysql
 		has_pymysql || echo python3-pymysql
+		has_pika || echo python3-pika
 		has_node || echo nodejs
 		has_curl || echo curl
 		has_kcat || echo kcat
@@ -205,6 +212,7 @@ main() {
 	[ $# -eq 0 ] || fail "installed, and still not found: $*"
 	# Tocsin starts servers of its own, on other ports.
 	case $added in *" etcd-server "*) tell_service etcd-server etcd 2379 ;; esac
+	case $added in *" rabbitmq-server "*) tell_service rabbitmq-server rabbitmq-server 5672 ;; esac
 	case $added in *" prometheus "*) tell_service prometheus prometheus 9090 ;; esac
 	case $added in *" prometheus-alertmanager "*) tell_service prometheus-alertmanager prometheus-alertmanager 9093 ;; esac
 }
