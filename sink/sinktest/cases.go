@@ -87,7 +87,7 @@ func batch(t *testing.T, s *site) {
 	for _, task := range sent {
 		places[outputs.Of(uint64(task.JobID))] = true
 	}
-	if len(places) != len(sent) || places[""] {
+	if places[""] || !s.Vague && len(places) != len(sent) {
 		t.Errorf("%d tasks lie at %d places, %q for instance", len(sent), len(places), outputs.Of(uint64(sent[0].JobID)))
 	}
 	s.read(t, s.policy(), false, sent)

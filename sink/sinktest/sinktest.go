@@ -33,6 +33,7 @@ type Target struct {
 	Read    func(tb testing.TB, topic string, least int) []sink.Message  // waits for so many messages of a topic, and returns all that it has, in any order
 	Refused func(tb testing.TB, topic string) (tocsin.Sink, tocsin.Info) // makes the topic, and returns a task that the broker will never take
 	Keyed   bool                                                         // the broker keeps the key of a message
+	Vague   bool                                                         // a message has no place of its own: a run's output names its topic alone
 	Finds   bool                                                         // Ping finds that a topic is missing
 
 	Kill   func(tb testing.TB) // ends the broker as kill -9 does
