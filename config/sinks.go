@@ -19,6 +19,7 @@ type Sink struct {
 	Password  string   `yaml:"password"`  // ${NAME}; a literal one works but does not belong into a file
 	Mechanism string   `yaml:"mechanism"` // of SASL with Kafka: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; "": PLAIN
 	TLS       TLS      `yaml:"tls"`       // PEM files; none: plain text, unless an address begins with tls://
+	Exchange  string   `yaml:"exchange"`  // of RabbitMQ, where the sink publishes; "": the default exchange, whose routing keys are names of queues
 	Topics    []string `yaml:"topics"`    // patterns of the topics that policies may name, "orders.*" for instance
 
 	tls *tls.Config // of TLS, read by Parse
@@ -30,7 +31,7 @@ const encrypted = "tls://"
 // Sink returns what package sink wants to know of a sink of the file.
 func (f File) Sink(of string) sink.Config {
 	s := f.Sinks[of]
-	cfg := sink.Config{Name: of, Username: s.Username, Password: s.Password, Mechanism: s.Mechanism, TLS: s.tls, Topics: s.Topics, Cluster: f.Cluster}
+	cfg := sink.Config{Name: of, Username: s.Username, Password: s.Password, Mechanism: s.Mechanism, TLS: s.tls, Topics: s.Topics, Exchange: s.Exchange, Cluster: f.Cluster}
 	for _, address := range s.Addresses {
 		plain, wanted := strings.CutPrefix(address, encrypted)
 		if wanted && cfg.TLS == nil {
@@ -58,6 +59,7 @@ func (c *check) sinks(f File) {
 		s, path := f.Sinks[of], "sinks."+of
 		c.Note(path, name.Check("sink", of))
 		c.Refuse(s.TLS.lacksHalf(), path+".tls", "sink %s: tls needs both cert and key, or neither", of)
+		c.Refuse(s.Exchange != "" && s.Kind != "rabbitmq", path+".exchange", "sink %s: only kind rabbitmq has an exchange", of)
 		for i, address := range s.Addresses {
 			key := fmt.Sprintf("%s.addresses[%d]", path, i)
 			c.Refuse(strings.HasPrefix(address, encrypted) != strings.HasPrefix(s.Addresses[0], encrypted), key, "sink %s: begin all addresses with %s, or none", of, encrypted)
