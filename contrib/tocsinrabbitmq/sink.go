@@ -1,0 +1,128 @@
+package tocsinrabbitmq
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/sink"
+)
+
+// Sink publishes the tasks of one policy. It implements sink.Sink.
+type Sink struct {
+	m     *Maker
+	route *sink.Route
+}
+
+// prefix begins the names of CloudEvents attributes, by the binding for AMQP.
+const prefix = "cloudEvents:"
+
+// message is one as it is published.
+type message struct {
+	amqp.Publishing
+	key  string // routing key
+	made bool   // the key is made of the task's headers
+}
+
+// Deliver implements sink.Sink. Its tasks go through one channel, at most window at once.
+func (s *Sink) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
+	within, cancel := sink.Within(ctx)
+	defer cancel()
+	errs := make([]error, len(tasks))
+	var batch []message
+	var of []int // the task of each message
+	for i, task := range tasks {
+		m, err := s.message(task)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		batch, of = append(batch, m), append(of, i)
+	}
+	for len(batch) > 0 {
+		n := min(len(batch), window)
+		for i, err := range s.m.send(within, batch[:n]) {
+			errs[of[i]] = err
+			if err == nil {
+				tocsin.OutputOf(ctx, tasks[of[i]].JobID, s.m.place(batch[i].key))
+			}
+		}
+		batch, of = batch[n:], of[n:]
+	}
+	return errs
+}
+
+// message makes the message of a task. Its errors are those of tocsin.Bury.
+func (s *Sink) message(task tocsin.Info) (message, error) {
+	m, err := s.route.Message(task)
+	if err != nil {
+		return message{}, err
+	}
+	if err := s.m.fits(m.Topic); err != nil {
+		return message{}, tocsin.Bury(err)
+	}
+	headers := amqp.Table{}
+	for _, h := range m.Headers {
+		headers[h.Name] = h.Text
+	}
+	for _, a := range m.Attributes {
+		headers[prefix+a.Name] = a.Text
+	}
+	return message{key: m.Topic, made: !s.route.Fixed(), Publishing: amqp.Publishing{
+		Headers:      headers,
+		ContentType:  m.ContentType,
+		DeliveryMode: amqp.Persistent,
+		MessageId:    m.ID,
+		Timestamp:    task.DueTime,
+		Type:         task.BizType,
+		AppId:        "tocsin",
+		Body:         m.Value,
+	}}, nil
+}
+
+// place is where the messages of a routing key go.
+func (m *Maker) place(key string) string {
+	if m.cfg.Exchange == "" {
+		return key
+	}
+	return m.cfg.Exchange + "/" + key
+}
+
+// job is what a worker does for a delivery.
+type job struct {
+	ctx   context.Context
+	batch []message
+	done  chan<- []error // takes an error for each message, without a wait
+}
+
+// send publishes messages, at most window, and returns what became of each. It returns when ctx ends.
+func (m *Maker) send(ctx context.Context, batch []message) []error {
+	inner, cancel := sink.Within(ctx) // ends first, so that a worker tells what it knows by then
+	defer cancel()
+	done := make(chan []error, 1)
+	m.use()
+	for {
+		changed, why := m.state()
+		if why != nil {
+			return sink.All(len(batch), sink.Unavailable(why))
+		}
+		select {
+		case <-changed:
+			continue
+		case <-ctx.Done():
+			return sink.All(len(batch), sink.Unavailable(m.errorf("no channel to RabbitMQ was free in time")))
+		case m.jobs <- job{inner, batch, done}:
+		}
+		select {
+		case errs := <-done:
+			return errs
+		case <-ctx.Done():
+			return sink.All(len(batch), sink.Unavailable(m.notConfirmed()))
+		}
+	}
+}
+
+func (m *Maker) notConfirmed() error {
+	return m.errorf("RabbitMQ did not confirm the message in time: it is overloaded, or a quorum queue lacks its majority")
+}
