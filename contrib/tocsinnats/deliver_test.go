@@ -1,0 +1,340 @@
+package tocsinnats
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/sink"
+)
+
+// made counts tasks, so that each has an id of its own.
+var made atomic.Uint64
+
+// task makes one with a payload, and headers by name.
+func task(t *testing.T, payload string, headers map[string]string) tocsin.Info {
+	t.Helper()
+	all, err := tocsin.HeadersOf(headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := time.Date(2026, 12, 1, 12, 0, 0, 7e6, time.UTC)
+	return tocsin.Info{JobID: tocsin.JobID(1<<40 + made.Add(1)), BizID: 120881, BizType: "order.close", Version: 2, DueTime: due, ActionTime: due, Payload: payload, Headers: all}
+}
+
+// connect makes a maker, which is closed when the test ends, and a sink for a subject.
+func connect(t *testing.T, cfg sink.Config, topic string) (*Maker, sink.Sink) {
+	t.Helper()
+	m, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	to, err := m.Sink(policy(topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, to
+}
+
+// deliver delivers tasks with a deadline that the test does not wait for.
+func deliver(t *testing.T, to sink.Sink, tasks ...tocsin.Info) []error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	errs := to.Deliver(ctx, tasks)
+	if ctx.Err() != nil {
+		t.Fatalf("Deliver waited for its deadline: %v", errs)
+	}
+	return errs
+}
+
+// The outcomes of a task.
+const (
+	taken       = "taken"
+	unavailable = "unavailable"
+	buried      = "buried"
+	failed      = "failed"
+)
+
+func outcome(err error) string {
+	switch verb, _, _ := tocsin.AsOutcome(err); {
+	case err == nil:
+		return taken
+	case sink.IsUnavailable(err):
+		return unavailable
+	case verb == tocsin.Buried:
+		return buried
+	}
+	return failed
+}
+
+func TestAConsumerInNodeReadsTheValueAndEveryHeader(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, "")
+	create(t, b.admin(t), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	_, to := connect(t, b.config(), "orders.{biz_type}")
+	sent := task(t, `{"order":1,"why":"未付款"}`, map[string]string{"X-Tenant": `acme "春" 50%`, "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"})
+	sent.BizKey, sent.Attempts, sent.PayloadVersion, sent.Schedule, sent.FireTime = "ord 1 €", 1, 3, "nightly", sent.DueTime
+	plain := task(t, "line 1\r\nline 2", nil)
+	outputs := new(client.Outputs)
+	for _, err := range to.Deliver(context.WithValue(t.Context(), client.OutputKey, outputs), []tocsin.Info{sent, plain}) {
+		wantLine(t, err, "")
+	}
+	if first, second := outputs.Of(uint64(sent.JobID)), outputs.Of(uint64(plain.JobID)); first != "ORDERS@1" || second != "ORDERS@2" {
+		t.Errorf("outputs %q, %q", first, second)
+	}
+	_, port, _ := net.SplitHostPort(b.address)
+	text, err := exec.CommandContext(t.Context(), "node", "testdata/consumer.js", port, "ORDERS", "2").Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	common := map[string]string{
+		"ce-specversion": "1.0", "ce-source": "/tocsin/test", "ce-type": "order.close", "ce-time": "2026-12-01T12:00:00.007Z",
+	}
+	first := maps.Clone(common)
+	maps.Copy(first, map[string]string{
+		"Nats-Msg-Id": sent.Key(), "ce-id": sent.Key(), "ce-tocsinjobid": sent.JobID.String(), "ce-tocsinattempt": "2", "content-type": "application/json", "ce-datacontenttype": "application/json",
+		"ce-subject": "ord%201%20%E2%82%AC", "ce-partitionkey": "ord%201%20%E2%82%AC", "ce-tocsinpayloadversion": "3", "ce-tocsinschedule": "nightly", "ce-tocsinfiretime": "2026-12-01T12:00:00.007Z",
+		"X-Tenant": `acme "春" 50%`, "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+	})
+	second := maps.Clone(common)
+	maps.Copy(second, map[string]string{
+		"Nats-Msg-Id": plain.Key(), "ce-id": plain.Key(), "ce-tocsinjobid": plain.JobID.String(), "ce-tocsinattempt": "1", "content-type": "text/plain; charset=utf-8", "ce-datacontenttype": "text/plain;%20charset=utf-8",
+		"ce-subject": "120881", "ce-partitionkey": "120881",
+	})
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	for i, want := range []map[string]string{first, second} {
+		var got struct {
+			Subject, Value string
+			Headers        map[string]string
+		}
+		if err := json.Unmarshal(lines[i], &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Subject != "orders.order.close" || got.Value != []string{sent.Payload, plain.Payload}[i] || !maps.Equal(got.Headers, want) {
+			t.Errorf("read %+v\nwant headers %v", got, want)
+		}
+	}
+}
+
+func TestEachRefusalOfTheServerHasItsOutcome(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, "max_payload: 8KB")
+	js := b.admin(t)
+	subjects := func(name string, more jetstream.StreamConfig) jetstream.StreamConfig {
+		more.Name, more.Subjects, more.Storage = strings.ToUpper(name), []string{name}, jetstream.MemoryStorage
+		return more
+	}
+	create(t, js, subjects("wide", jetstream.StreamConfig{}))
+	create(t, js, subjects("narrow", jetstream.StreamConfig{MaxMsgSize: 1000}))
+	create(t, js, subjects("small", jetstream.StreamConfig{MaxMsgs: 1, Discard: jetstream.DiscardNew}))
+	create(t, js, subjects("counts", jetstream.StreamConfig{AllowMsgCounter: true}))
+	ended := create(t, js, subjects("ended", jetstream.StreamConfig{}))
+	cfg := ended.CachedInfo().Config
+	cfg.Sealed = true
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Conn().Subscribe("service", func(m *nats.Msg) { _ = m.Respond([]byte("hello")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	_, to := connect(t, b.config(), "{header.to}")
+	for _, c := range []struct {
+		to, payload, outcome, want string
+	}{
+		{"wide", "x", taken, ""},
+		{"wide", strings.Repeat("x", 9000), buried, "more than max_payload"},
+		{"narrow", "x", taken, ""},
+		{"narrow", strings.Repeat("x", 1000), buried, "message size exceeds maximum allowed"},
+		{"small", "x", taken, ""},
+		{"small", "y", unavailable, "maximum messages exceeded (JetStream error 10077)"},
+		{"counts", "x", unavailable, "(JetStream error 10169)"},
+		{"ended", "x", unavailable, "sealed stream"},
+		{"nobody", "x", unavailable, "no stream has subject nobody: create one, with `nats stream add --subjects nobody`"},
+		{"service", "x", unavailable, "who answered on subject service is no stream"},
+		{"wide.*", "x", buried, "no subject of NATS"},
+		{"$JS.API.STREAM.DELETE.WIDE", "x", buried, "no subject that a task can have"},
+	} {
+		err := deliver(t, to, task(t, c.payload, map[string]string{"to": c.to}))[0]
+		wantLine(t, err, c.want)
+		if got := outcome(err); got != c.outcome {
+			t.Errorf("%s: %s, %v", c.to, got, err)
+		}
+	}
+	odd := task(t, "x", map[string]string{"to": "wide", "Nats-Rollup": "all"})
+	err := deliver(t, to, odd)[0]
+	if wantLine(t, err, "header Nats-Rollup can't be sent"); outcome(err) != buried {
+		t.Error(err)
+	}
+}
+
+func TestARoomInAFullStreamTakesTheTaskAgain(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, "")
+	s := create(t, b.admin(t), jetstream.StreamConfig{Name: "SMALL", Subjects: []string{"small"}, MaxMsgs: 2, Discard: jetstream.DiscardNew})
+	_, to := connect(t, b.config(), "small")
+	tasks := []tocsin.Info{task(t, "1", nil), task(t, "2", nil), task(t, "3", nil)}
+	got := []string{}
+	for _, err := range deliver(t, to, tasks...) {
+		got = append(got, outcome(err))
+	}
+	if want := "taken taken unavailable"; strings.Join(got, " ") != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantLine(t, deliver(t, to, tasks[2])[0], "")
+	if all := messages(t, s, 1); len(all) != 1 || all[0].Headers().Get("ce-id") != tasks[2].Key() {
+		t.Errorf("%d messages", len(all))
+	}
+}
+
+func TestARepeatIsDroppedByTheStreamAndSaysWhereTheFirstLies(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, "")
+	s := create(t, b.admin(t), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}})
+	_, to := connect(t, b.config(), "orders")
+	first, second := task(t, "1", nil), task(t, "2", nil)
+	for range 2 {
+		outputs := new(client.Outputs)
+		for _, err := range to.Deliver(context.WithValue(t.Context(), client.OutputKey, outputs), []tocsin.Info{first, second}) {
+			wantLine(t, err, "")
+		}
+		if outputs.Of(uint64(first.JobID)) != "ORDERS@1" || outputs.Of(uint64(second.JobID)) != "ORDERS@2" {
+			t.Errorf("%+v", outputs)
+		}
+		second.Attempts++
+	}
+	if n := count(t, s); n != 2 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+func TestADeliveryEndsWithTheConnection(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, "")
+	js := b.admin(t)
+	create(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}})
+	_, to := connect(t, b.config(), "orders")
+	wantLine(t, deliver(t, to, task(t, "1", nil))[0], "")
+	b.freeze(t)
+	sent, results := task(t, "2", nil), make(chan error)
+	go func() { results <- to.Deliver(t.Context(), []tocsin.Info{sent})[0] }()
+	awaitPublished(t, to)
+	b.kill(t)
+	err := <-results
+	if wantLine(t, err, "no connection to NATS at "+b.address); outcome(err) != unavailable {
+		t.Error(err)
+	}
+}
+
+// awaitPublished waits until a delivery waits for its ack.
+func awaitPublished(t *testing.T, to sink.Sink) {
+	t.Helper()
+	s := to.(*subject).maker.latest
+	for s.stream.PublishAsyncPending() == 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("nothing is published")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// The batch is larger than what the sockets of both sides hold, so that its writes wait for the server.
+func TestABatchThatTheServerDoesNotReadEndsInTime(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, "")
+	s := create(t, b.admin(t), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}})
+	_, to := connect(t, b.config(), "orders")
+	var tasks []tocsin.Info
+	for range atOnce {
+		tasks = append(tasks, task(t, strings.Repeat("x", 60_000), nil))
+	}
+	wantLine(t, deliver(t, to, task(t, "first", nil))[0], "")
+	b.freeze(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	errs := to.Deliver(ctx, tasks)
+	if ctx.Err() != nil {
+		t.Error("Deliver returned after its deadline")
+	}
+	for i, err := range errs {
+		if outcome(err) != unavailable {
+			t.Fatalf("task %d: %v", i, err)
+		}
+	}
+	b.thaw(t)
+	again(t, to, tasks)
+	if n := count(t, s); n != uint64(len(tasks)+1) {
+		t.Errorf("%d messages of %d tasks", n, len(tasks)+1)
+	}
+}
+
+// again delivers the tasks until all are taken.
+func again(t *testing.T, to sink.Sink, tasks []tocsin.Info) {
+	t.Helper()
+	for range time.Tick(20 * time.Millisecond) {
+		if failed := firstOf(deliver(t, to, tasks...)); failed == nil {
+			return
+		} else if outcome(failed) != unavailable {
+			t.Fatal(failed)
+		}
+	}
+}
+
+func firstOf(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestLargeBatchesOfManyDeliveriesAtOnceAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, "")
+	s := create(t, b.admin(t), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}})
+	_, to := connect(t, b.config(), "orders")
+	const deliveries, each = 12, atOnce + 1
+	results := make(chan error, deliveries)
+	for i := range deliveries {
+		var tasks []tocsin.Info
+		for n := range each {
+			tasks = append(tasks, task(t, fmt.Sprintf("%d.%d", i, n), nil))
+		}
+		go func() { results <- firstOf(to.Deliver(t.Context(), tasks)) }()
+	}
+	for range deliveries {
+		wantLine(t, <-results, "")
+	}
+	seen := map[string]bool{}
+	for _, m := range messages(t, s, deliveries*each) {
+		seen[string(m.Data())] = true
+	}
+	if len(seen) != deliveries*each {
+		t.Errorf("%d payloads of %d tasks", len(seen), deliveries*each)
+	}
+}
