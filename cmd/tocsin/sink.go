@@ -16,13 +16,17 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
+	"github.com/tocsinhq/tocsin/contrib/tocsinnats"
+	"github.com/tocsinhq/tocsin/contrib/tocsinrabbitmq"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/sink"
 )
 
 // sinkKinds make the sinks of a config file, by its kind.
 var sinkKinds = map[string]func(sink.Config) (sink.Maker, error){
-	"kafka": func(cfg sink.Config) (sink.Maker, error) { return tocsinkafka.New(cfg) },
+	"kafka":    func(cfg sink.Config) (sink.Maker, error) { return tocsinkafka.New(cfg) },
+	"rabbitmq": func(cfg sink.Config) (sink.Maker, error) { return tocsinrabbitmq.New(cfg) },
+	"nats":     func(cfg sink.Config) (sink.Maker, error) { return tocsinnats.New(cfg) },
 }
 
 const (

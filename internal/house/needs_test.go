@@ -34,10 +34,10 @@ func main() {
 // unneeded begin the modules that a program which only adds tasks must not need, not even to verify what it needs.
 var unneeded = []string{"go.etcd.io/", "google.golang.org/", "go.uber.org/zap", "github.com/prometheus/", "github.com/goccy/", "github.com/robfig/"}
 
-// elsewhere begin the modules that only the command, the fault tests, the tools, the HTTP API or users of PostgreSQL, OpenTelemetry, Kafka or RabbitMQ need. They have a go.mod of their own.
+// elsewhere begin the modules that only the command, the fault tests, the tools, the HTTP API or users of PostgreSQL, OpenTelemetry, Kafka, RabbitMQ or NATS need. They have a go.mod of their own.
 var elsewhere = []string{
 	"github.com/Shopify/toxiproxy", "github.com/spf13/", "github.com/schollz/", "golang.org/x/term", "honnef.co/", "go.etcd.io/etcd/server",
-	"github.com/grafana/", "github.com/jackc/", "github.com/twmb/", "github.com/rabbitmq/", "go.opentelemetry.io/contrib", "github.com/danielgtaylor/", "github.com/getkin/",
+	"github.com/grafana/", "github.com/jackc/", "github.com/twmb/", "github.com/rabbitmq/", "github.com/nats-io/", "go.opentelemetry.io/contrib", "github.com/danielgtaylor/", "github.com/getkin/",
 }
 
 // TestAProgramThatOnlyAddsNeedsFewModules makes such a program's module. go mod tidy downloads only what the module cache
@@ -93,7 +93,7 @@ func TestTheLibraryRequiresNothingOfTheCommandAndTheTests(t *testing.T) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if begins(strings.TrimPrefix(strings.TrimSpace(line), "require "), append(elsewhere, "tool ")) {
-			t.Errorf("go.mod: %sit belongs into the go.mod of cmd/tocsin, test/chaos, internal/dashboards, internal/tools, contrib/tocsinpg, contrib/tocsinotel, contrib/tocsinkafka, contrib/tocsinrabbitmq or api", line)
+			t.Errorf("go.mod: %sit belongs into the go.mod of cmd/tocsin, test/chaos, internal/dashboards, internal/tools, contrib/tocsinpg, contrib/tocsinotel, contrib/tocsinkafka, contrib/tocsinrabbitmq, contrib/tocsinnats or api", line)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type repository struct {
 func newRepository(t *testing.T) repository {
 	t.Helper()
 	r := repository{t, t.TempDir()}
-	for _, name := range []string{"go.mod", "cmd/tocsin/go.mod", "contrib/tocsinpg/go.mod", "contrib/tocsinotel/go.mod", "contrib/tocsinkafka/go.mod", "contrib/tocsinrabbitmq/go.mod", "api/go.mod", "scripts/release.sh"} {
+	for _, name := range []string{"go.mod", "cmd/tocsin/go.mod", "contrib/tocsinpg/go.mod", "contrib/tocsinotel/go.mod", "contrib/tocsinkafka/go.mod", "contrib/tocsinrabbitmq/go.mod", "contrib/tocsinnats/go.mod", "api/go.mod", "scripts/release.sh"} {
 		body, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
 			t.Fatal(err)
@@ -62,10 +62,10 @@ func TestAReleasedCommandRequiresTheLibraryByItsVersion(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
 	out, err := r.run("scripts/release.sh", "v1.2.3")
-	if err != nil || out != "git push origin v1.2.3 contrib/tocsinpg/v1.2.3 contrib/tocsinotel/v1.2.3 contrib/tocsinkafka/v1.2.3 contrib/tocsinrabbitmq/v1.2.3 api/v1.2.3 cmd/tocsin/v1.2.3\n" {
+	if err != nil || out != "git push origin v1.2.3 contrib/tocsinpg/v1.2.3 contrib/tocsinotel/v1.2.3 contrib/tocsinkafka/v1.2.3 contrib/tocsinrabbitmq/v1.2.3 contrib/tocsinnats/v1.2.3 api/v1.2.3 cmd/tocsin/v1.2.3\n" {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for module, needs := range map[string][]string{"contrib/tocsinpg": {""}, "contrib/tocsinotel": {""}, "contrib/tocsinkafka": {""}, "contrib/tocsinrabbitmq": {""}, "api": {""}, "cmd/tocsin": {"", "/contrib/tocsinpg", "/contrib/tocsinkafka", "/api"}} {
+	for module, needs := range map[string][]string{"contrib/tocsinpg": {""}, "contrib/tocsinotel": {""}, "contrib/tocsinkafka": {""}, "contrib/tocsinrabbitmq": {""}, "contrib/tocsinnats": {""}, "api": {""}, "cmd/tocsin": {"", "/contrib/tocsinpg", "/contrib/tocsinkafka", "/contrib/tocsinrabbitmq", "/contrib/tocsinnats", "/api"}} {
 		released := r.git("show", module+"/v1.2.3:"+module+"/go.mod")
 		for _, need := range needs {
 			if !strings.Contains(released, "\t"+modulePath+need+" v1.2.3\n") || strings.Contains(released, "replace") {
