@@ -19,12 +19,13 @@ import (
 // Codes of JetStream that nats.go has no names for.
 const (
 	accountFull    jetstream.ErrorCode = 10002
+	storeFailed    jetstream.ErrorCode = 10077 // by its text that the stream is full, for instance
 	messageTooBig  jetstream.ErrorCode = 10054
 	headersTooBig  jetstream.ErrorCode = 10097
 	sealed         jetstream.ErrorCode = 10109
 	idInProcess    jetstream.ErrorCode = 10158 // the first sending of the id is not stored yet
 	counters       jetstream.ErrorCode = 10169 // the stream takes nothing but counts
-	firstOfServers                     = 500   // of Code: it begins those that are about the server, as in HTTP; a full stream is 10077 with 503
+	firstOfServers                     = 500   // of Code: it begins those that are about the server, as in HTTP
 	tooMany                            = 429   // of Code
 )
 
@@ -148,31 +149,36 @@ func (s *subject) verdict(conn *session, msg *nats.Msg, err error) error {
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return tocsin.Bury(fmt.Errorf("sink %s: the message has %d bytes with its headers, more than max_payload of NATS allows", name, msg.Size()))
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return s.unfit(noStream(msg.Subject))
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return s.unfit(forbidden(msg.Subject))
+	case errors.Is(err, jetstream.ErrInvalidJSAck):
+		return s.unfit(fmt.Errorf("who answered on subject %s is no stream: create one that has the subject, and let nobody else answer", msg.Subject))
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrAsyncPublishTimeout):
+		return s.maker.away(fmt.Errorf("no ack for subject %s in time: see whether NATS is well, and that its stream has no_ack: false", msg.Subject))
 	case !errors.As(err, &refused):
-		return s.maker.away(explain(msg.Subject, cmp.Or(context.Cause(conn.ctx), err)))
+		return s.maker.away(cmp.Or(context.Cause(conn.ctx), err))
 	case refused.ErrorCode == messageTooBig || refused.ErrorCode == headersTooBig:
 		return tocsin.Bury(fmt.Errorf("sink %s: the stream of subject %s refuses the message, of %d bytes with its headers: %s", name, msg.Subject, msg.Size(), refused.Description))
 	}
 	err = fmt.Errorf("the stream of subject %s refuses the message: %s (JetStream error %d)", msg.Subject, refused.Description, refused.ErrorCode)
-	if refused.Code >= firstOfServers || refused.Code == tooMany || slices.Contains([]jetstream.ErrorCode{accountFull, sealed, idInProcess, counters}, refused.ErrorCode) {
-		return s.maker.away(err) // no fault of the message
+	switch {
+	case slices.Contains([]jetstream.ErrorCode{storeFailed, sealed, counters}, refused.ErrorCode):
+		return s.unfit(err)
+	case refused.Code >= firstOfServers || refused.Code == tooMany || refused.ErrorCode == accountFull || refused.ErrorCode == idInProcess:
+		return s.maker.away(err)
 	}
 	return fmt.Errorf("sink %s: %w", name, err)
 }
 
-// explain says what to do about a message that NATS has not stored.
-func explain(subject string, err error) error {
-	switch {
-	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return noStream(subject)
-	case errors.Is(err, nats.ErrPermissionViolation):
-		return forbidden(subject)
-	case errors.Is(err, jetstream.ErrInvalidJSAck):
-		return fmt.Errorf("who answered on subject %s is no stream: create one that has the subject, and let nobody else answer", subject)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrAsyncPublishTimeout):
-		return fmt.Errorf("no ack for subject %s in time: see whether NATS is well, and that its stream has no_ack: false", subject)
+// unfit is the error of a task whose subject, or the stream of it, does not take messages now. If each task has a subject of its own,
+// the others must not wait for it.
+func (s *subject) unfit(err error) error {
+	if s.route.Fixed() {
+		return s.maker.away(err)
 	}
-	return err
+	return fmt.Errorf("sink %s: %w", s.maker.cfg.Name, err)
 }
 
 func noStream(subject string) error {

@@ -22,11 +22,11 @@ const (
 var (
 	// headerName is what nats.go and other clients take as one.
 	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-	// reserved are names of the message's own, and those that JetStream obeys.
+	// reserved are names of the message's own, and those that JetStream obeys. A task's headers of these names are left out.
 	reserved = regexp.MustCompile(`(?i)^(nats-|ce-|content-type$)`)
 )
 
-// encode makes the message of NATS. What can't be carried as it is, is an error: a consumer never gets a changed header.
+// encode makes the message of NATS. What can't be carried as it is, is an error: a consumer never gets a header that was changed.
 func encode(m sink.Message) (*nats.Msg, error) {
 	if err := checkSubject(m.Topic); err != nil {
 		return nil, err
@@ -40,10 +40,10 @@ func encode(m sink.Message) (*nats.Msg, error) {
 	}
 	for _, h := range m.Headers {
 		switch {
+		case reserved.MatchString(h.Name):
+			continue
 		case !headerName.MatchString(h.Name):
 			return nil, fmt.Errorf("header %q can't be sent to NATS: its name has a character other than letters, digits, '.', '_' and '-'", h.Name)
-		case reserved.MatchString(h.Name):
-			return nil, fmt.Errorf("header %s can't be sent to NATS: content-type and names that begin with Nats- or ce- have a meaning of their own", h.Name)
 		case strings.ContainsAny(h.Text, "\r\n") || strings.Trim(h.Text, " \t") != h.Text:
 			return nil, fmt.Errorf("header %s can't be sent to NATS: its text has a line break, or space at an end", h.Name)
 		}
