@@ -3,7 +3,6 @@ package tocsinnats
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -178,18 +177,20 @@ func count(tb testing.TB, s jetstream.Stream) uint64 {
 // messages reads a stream from its start until it has had n.
 func messages(tb testing.TB, s jetstream.Stream, n int) (all []jetstream.Msg) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
-	defer cancel()
-	consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	consumer, err := s.OrderedConsumer(tb.Context(), jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for n = max(n, int(count(tb, s))); len(all) < n; {
-		m, err := consumer.Next(jetstream.FetchContext(ctx))
-		if err != nil {
-			tb.Fatalf("%d of %d messages: %v", len(all), n, err)
-		}
+	n = max(n, int(count(tb, s)))
+	read, err := consumer.Fetch(n, jetstream.FetchMaxWait(time.Minute))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for m := range read.Messages() {
 		all = append(all, m)
+	}
+	if len(all) < n {
+		tb.Fatalf("%d of %d messages: %v", len(all), n, read.Error())
 	}
 	return all
 }
