@@ -23,10 +23,15 @@ require (
 
 require (
 	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
 	github.com/twmb/franz-go v1.22.3 // indirect
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
 )
 
 require (
@@ -59,6 +64,8 @@ require (
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // indirect
 	github.com/tocsinhq/tocsin/contrib/tocsinkafka v0.0.0
+	github.com/tocsinhq/tocsin/contrib/tocsinnats v0.0.0
+	github.com/tocsinhq/tocsin/contrib/tocsinrabbitmq v0.0.0
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/v3 v3.7.3 // indirect
@@ -85,3 +92,7 @@ replace github.com/tocsinhq/tocsin/api => ../../api
 replace github.com/tocsinhq/tocsin/contrib/tocsinpg => ../../contrib/tocsinpg
 
 replace github.com/tocsinhq/tocsin/contrib/tocsinkafka => ../../contrib/tocsinkafka
+
+replace github.com/tocsinhq/tocsin/contrib/tocsinrabbitmq => ../../contrib/tocsinrabbitmq
+
+replace github.com/tocsinhq/tocsin/contrib/tocsinnats => ../../contrib/tocsinnats
