@@ -31,7 +31,7 @@ func blocks(t *testing.T, kind string) (all []string) {
 func TestTheConfigAndThePoliciesOfThePage(t *testing.T) {
 	t.Parallel()
 	const around = "cluster: c1\nlayout: {databases: 4, tables: 2, ownership: rows}\nservers: [{dsn: \"root@tcp(h:1)/\", databases: [0-3]}]\n"
-	secret := func(name string) (string, bool) { return "s", name == "TOCSIN_KAFKA_PASSWORD" }
+	secret := func(name string) (string, bool) { return "s", strings.HasSuffix(name, "_PASSWORD") }
 	var first *tocsinkafka.Maker
 	for _, text := range blocks(t, "yaml config") {
 		file, err := config.Parse([]byte(around+text), "tocsin.yaml", secret)
