@@ -203,7 +203,7 @@ func answers(t *testing.T, conn *nats.Conn, subject string) {
 	}
 }
 
-func TestARoomInAFullStreamTakesTheTaskAgain(t *testing.T) {
+func TestAFullStreamTakesTheTaskOnceThereIsRoom(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t, "")
 	s := create(t, b.admin(t), jetstream.StreamConfig{Name: "SMALL", Subjects: []string{"small"}, MaxMsgs: 2, Discard: jetstream.DiscardNew})
