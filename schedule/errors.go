@@ -22,7 +22,7 @@ func invalid(of, format string, args ...any) error {
 	return client.Refuse(ErrInvalid, "schedule %s: %s", label(of), fmt.Sprintf(format, args...))
 }
 
-// label shows a name that may be missing, or none.
+// label shows a name, which may be missing or not valid.
 func label(of string) string {
 	if of == "" {
 		return "without a name"

@@ -157,7 +157,7 @@ func (h *here) takeBack(ctx context.Context) (made Made, err error) {
 		return made, err
 	}
 	r.MadeUntil, r.State, r.Reason = h.now.Add(-times.Offset()), Active, ""
-	lowest := ids.OfTime(uint64(r.ID), r.Revision, r.MadeUntil).String()
+	lowest := ids.OfTime(uint64(r.ID), r.Revision, r.MadeUntil).String() // no run that is made from now on has a lower key
 	w, err := h.window(ctx, r)
 	if err != nil {
 		return made, err

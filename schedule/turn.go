@@ -241,7 +241,7 @@ func (t *Turn) Late(row *store.Row, now int64) bool {
 	return t.known != nil && t.Refused(row, now) != ""
 }
 
-// Count counts a run that is not Alone: that it was refused is stored, with a reason, or "" if its delivery begins.
+// Count counts a run that is not Alone: it was refused for a reason, which is stored, or "" if its delivery begins.
 func (r *Runs) Count(t *Turn, row *store.Row, reason string) {
 	if reason == "" {
 		r.metrics.count(verdictDelivered)
