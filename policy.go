@@ -69,6 +69,16 @@ type Sink struct {
 	Format string `yaml:"format,omitempty" json:"format,omitempty"` // FormatWebhook: the JSON of a callback; "": a CloudEvent 1.0 in binary mode, whose value is the payload
 }
 
+// withDefaults leaves the caller's as it is.
+func (s *Sink) withDefaults() *Sink {
+	if s == nil {
+		return nil
+	}
+	full := *s
+	full.Topic, full.Key = cmp.Or(s.Topic, "{biz_type}"), cmp.Or(s.Key, "biz_key")
+	return &full
+}
+
 // FormatWebhook is the Format of a Sink whose messages are the bodies of callbacks.
 const FormatWebhook = "webhook"
 
@@ -140,9 +150,11 @@ func (p Policy) WithDefaults() Policy {
 	if !p.Handled() && p.Group == "" {
 		p.Group = CallbackGroup
 	}
+	p.Sink = p.Sink.withDefaults()
 	if p.Fallback != nil {
 		second := *p.Fallback // the caller's stays as it is
 		fill(&second.After, 30*time.Second)
+		second.Sink = second.Sink.withDefaults()
 		p.Fallback = &second
 	}
 	fill(&p.Timeout, 30*time.Second)

@@ -88,7 +88,7 @@ func bizTypeOf(p biztype.Policy, c *call) BizType {
 		b.Webhook = p.Webhook.URL
 	}
 	if s := p.Sink; s != nil {
-		b.Sink = &Sink{s.Name, cmp.Or(s.Topic, "{biz_type}"), cmp.Or(s.Key, "biz_key"), cmp.Or(s.Format, "cloudevents")}
+		b.Sink = &Sink{s.Name, s.Topic, s.Key, cmp.Or(s.Format, "cloudevents")}
 	}
 	switch f := p.Fallback; {
 	case f == nil:

@@ -41,16 +41,13 @@ var placeholder = regexp.MustCompile(`\{[^{}]*\}`)
 
 // NewRoute checks the topic and the key of a policy, whose Sink is set.
 func NewRoute(cfg Config, p tocsin.Policy) (*Route, error) {
-	r := &Route{cfg, *p.Sink}
-	r.to.Topic = strings.ReplaceAll(cmp.Or(r.to.Topic, bizType), bizType, p.Name)
+	r := &Route{cfg, *p.WithDefaults().Sink}
+	r.to.Topic = strings.ReplaceAll(r.to.Topic, "{biz_type}", p.Name)
 	if r.Fixed() && !cfg.Allows(r.to.Topic) {
 		return nil, r.notAllowed(p.Name, r.to.Topic)
 	}
 	return r, nil
 }
-
-// bizType in a topic is the name of the task's biz type, and is the topic if a policy names none.
-const bizType = "{biz_type}"
 
 // Fixed reports whether all tasks go to one topic, which is Topic.
 func (r *Route) Fixed() bool { return !strings.Contains(r.to.Topic, "{") }

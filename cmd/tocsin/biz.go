@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,7 +130,7 @@ func target(p biztype.Policy) string {
 	case p.Webhook != nil:
 		return p.Webhook.URL
 	case p.Sink != nil:
-		return p.Sink.Name + "/" + cmp.Or(p.Sink.Topic, p.Name)
+		return p.Sink.Name + "/" + p.Sink.Topic
 	}
 	return "Go handler"
 }
