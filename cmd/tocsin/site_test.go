@@ -21,6 +21,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/contrib/tocsinkafka/broker"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
@@ -30,6 +31,7 @@ import (
 const asCommand = "TOCSIN_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
+	broker.Main()
 	if os.Getenv(asCommand) != "" {
 		main()
 		return

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/contrib/tocsinkafka/broker"
+)
+
+const dueTopic = "orders.due"
+
+// kafkaSite has a cluster whose config has a broker as the sink "kafka", which keeps what it has when it is killed.
+func kafkaSite(t *testing.T) (*site, *broker.Broker) {
+	t.Helper()
+	b, err := broker.Start(t.Context(), broker.Config{Dir: t.TempDir(), Topics: map[string]int32{dueTopic: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Stop(context.WithoutCancel(t.Context())) })
+	s := bareSite(t)
+	s.write("tocsin.yaml", s.text("tocsin.yaml")+"sinks:\n  kafka: {kind: kafka, addresses: [\""+b.Address()+"\"], topics: [\"orders.*\"]}\n")
+	s.applyDDL()
+	s.applyBiz("biz_types:\n  - {name: order.close, number: 1, sink: {name: kafka, topic: " + dueTopic + "}}\n")
+	return s, b
+}
+
+// records reads all records of a topic, with kcat: "key value", a line each.
+func records(t *testing.T, b *broker.Broker, topic string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "kcat", "-q", "-C", "-e", "-b", b.Address(), "-t", topic, "-f", `%k %s\n`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+func TestDueTasksBecomeRecordsOfABroker(t *testing.T) {
+	t.Parallel()
+	s, b := kafkaSite(t)
+	s.doctor().finding(t, "ok", "sinks", "the brokers answer for 1 target")
+	s.run("biz", "list").says(t, "kafka/"+dueTopic)
+	s.run("sink", "test", "kafka", "--topic", dueTopic, "--key", "k1").says(t, "kafka: stored record", "at "+dueTopic+"/0@0")
+	if err := b.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	id := s.add(7, "--in", "0s", "--payload", `{"order":7}`)
+	s.doctor().finding(t, "fail", "sinks", "sink kafka", "no answer from "+b.Address())
+	if r := s.run("sweep", "--grace", "0s", "--force"); r.code != exitFailed || !strings.Contains(r.stderr, "order.close") {
+		t.Errorf("a sweep without the broker: %+v", r)
+	}
+	if task := decode[[]taskJSON](t, s.run("task", "list", "--biz-id", "7", "--json")); len(task) != 1 || task[0].Status != "pending" {
+		t.Errorf("while the broker is away: %+v", task)
+	}
+	if err := b.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.run("sweep", "--grace", "0s", "--force").endedWith(t, "1 delivered")
+	if got := records(t, b, dueTopic); len(got) != 2 || got[0] != `k1 {"test":true}` || got[1] != `7 {"order":7}` {
+		t.Errorf("task %s: the topic has %q", id, got)
+	}
+	if s.count(tocsin.Done) != 1 {
+		t.Errorf("%d tasks are done", s.count(tocsin.Done))
+	}
+}
+
+func TestPoliciesThatNoSinkCanTakeAreRefused(t *testing.T) {
+	t.Parallel()
+	s, _ := kafkaSite(t)
+	for want, sink := range map[string]string{
+		"biz type a: no sink is named rabbit: the config has kafka":                                                                "{name: rabbit}",
+		"biz type a: sink kafka does not allow topic refunds: name another, or add it to the sink's topics in the config":          "{name: kafka, topic: refunds}",
+		`biz.yaml:2: biz type a: topic "orders due": use letters, digits, . _ - and the placeholders {biz_type} and {header.NAME}`: "{name: kafka, topic: orders due}",
+	} {
+		s.write("biz.yaml", "biz_types:\n  - {name: a, number: 2, sink: "+sink+"}\n")
+		s.run("biz", "apply", "biz.yaml").refused(t, exitFailed, want)
+	}
+	s.run("biz", "list").says(t, "order.close")
+	s.run("sink", "test", "kafka", "--topic", "refunds").refused(t, exitFailed, "does not allow topic refunds")
+	s.run("sink", "test", "kafka", "--topic", "orders.none").refused(t, exitFailed, "topic orders.none is missing: create it")
+	s.run("sink", "test", "kafka").refused(t, exitUsage, "--topic")
+	s.run("sink", "test", "rabbit").refused(t, exitUsage, `no sink is named "rabbit": the config has kafka`)
+	for want, entry := range map[string]string{
+		`sink x: kind "carrier": use kafka, nats, rabbitmq`:                   "{kind: carrier, addresses: [\"h:1\"], topics: [\"*\"]}",
+		`sink x: mechanism "GSSAPI" is not PLAIN, SCRAM-SHA-256 or SCRAM-SHA`: "{kind: kafka, addresses: [\"h:1\"], topics: [\"*\"], username: u, password: p, mechanism: GSSAPI}",
+	} {
+		s.write("other.yaml", s.text("tocsin.yaml")+"  x: "+entry+"\n")
+		s.run("--config", "other.yaml", "sink", "test", "x", "--topic", "t").refused(t, exitFailed, want)
+		s.run("--config", "other.yaml", "serve").refused(t, exitFailed, want)
+	}
+}
