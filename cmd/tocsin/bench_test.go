@@ -50,7 +50,7 @@ func plausible(t *testing.T, name string, f bench.Figures) {
 
 func TestBenchDrain(t *testing.T) {
 	t.Parallel()
-	r := benchmark[bench.DrainResult](t, boundKeys, "drain", "--tasks", "400", "--layout", "2x4", "--warm", "0s", "--nodes", "2", "--overdue", "1h", "--pending", "300")
+	r := benchmark[bench.DrainResult](t, boundKeys, "drain", "--tasks", "400", "--layout", "2x4", "--warm", "0s", "--nodes", "2", "--overdue", "1h", "--pending", "300", "--to", "kafka")
 	if r.Tasks != 400 || r.Delivered != 400 || r.Claimed < 400 {
 		t.Errorf("%d of %d delivered, %d claimed, want all", r.Delivered, r.Tasks, r.Claimed)
 	}
@@ -62,7 +62,7 @@ func TestBenchDrain(t *testing.T) {
 
 func TestBenchLateness(t *testing.T) {
 	t.Parallel()
-	r := benchmark[bench.LatenessResult](t, latenessKeys, "lateness", "--rate", "150", "--duration", "1s", "--layout", "2x2", "--delay", "1s", "--burst", "100")
+	r := benchmark[bench.LatenessResult](t, latenessKeys, "lateness", "--rate", "150", "--duration", "1s", "--layout", "2x2", "--delay", "1s", "--burst", "100", "--to", "webhook")
 	if r.Burst.Tasks != 100 || r.Burst.TasksPerSecond <= 0 {
 		t.Errorf("burst %+v", r.Burst)
 	}

@@ -166,7 +166,7 @@ func startHinted(t *testing.T) (*hinted, *output) {
 		}
 	}
 	empty := []string{"PATH=" + t.TempDir(), devserver.EnvEtcd + "=" + etcd}
-	out, stop := startDev(t, t.TempDir(), "Ctrl-C stops everything", empty, "--layout", "1x4")
+	out, stop := startDev(t, t.TempDir(), "Ctrl-C stops everything", empty, "--layout", "1x4", "--kafka")
 	if said := prints(t, out, "The metrics are "); !strings.Contains(said, "not collected") || !strings.Contains(said, "apt-get install prometheus") {
 		t.Errorf("it says %q", said)
 	}
@@ -176,7 +176,7 @@ func startHinted(t *testing.T) (*hinted, *output) {
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "export "), strings.HasPrefix(line, "alias "):
 			h.set += line + "\n"
-		case strings.HasPrefix(line, "tocsin "), strings.HasPrefix(line, "curl "):
+		case strings.HasPrefix(line, "tocsin "), strings.HasPrefix(line, "curl "), strings.HasPrefix(line, "kcat "):
 			h.commands = append(h.commands, line)
 		}
 	}
@@ -213,13 +213,13 @@ func TestDevsCommandsReachItsNodes(t *testing.T) {
 	prints(t, out, "delivered coupon.remind biz_id 700001") // by the schedule
 	said, id := map[string]string{}, ""
 	for _, line := range h.commands {
-		printed := h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s").Replace(line))
-		if m := addedID.FindStringSubmatch(printed); m != nil && strings.HasPrefix(line, "tocsin task add ") {
+		printed := h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s", "kcat ", "kcat -q -c 1 ").Replace(line))
+		if m := addedID.FindStringSubmatch(printed); m != nil && strings.HasPrefix(line, "tocsin task add ") && !strings.Contains(line, devcluster.OrderNotify.Name()) {
 			id = m[1]
 		}
 		words := strings.Fields(line)
-		if words[0] == "curl" {
-			said["curl"] = printed
+		if words[0] != "tocsin" {
+			said[words[0]] = printed
 			continue
 		}
 		said[strings.Join(words[1:min(3, len(words))], " ")] = printed
@@ -227,6 +227,7 @@ func TestDevsCommandsReachItsNodes(t *testing.T) {
 	for command, parts := range map[string][]string{
 		"task add":      {"job_id"},
 		"curl":          {`"status":"pending"`},
+		"kcat":          {`700044 {"order_id":700044,"cents":990}`, "ce_type=order.notify"},
 		"schedule show": {"@every 5s", "active"},
 		"task list":     {"order.close", "coupon.remind"},
 		"task why":      {"task " + id, "coupon.remind", "not_due: "},
