@@ -192,14 +192,14 @@ func ExampleDefine() {
 	ship := tocsin.Define[order]("order.ship", tocsin.Policy{Timeout: tocsin.Duration(10 * time.Second), Attempts: 5, Edition: 2}).Version(3)
 	policy, brought := ship.Policy()
 	full := policy.WithDefaults()
-	fmt.Println(ship.Name(), ship.PayloadVersion(), brought, full.Attempts, full.Timeout.D(), full.Concurrency, full.AlarmOn(tocsin.OnDead))
+	fmt.Println(ship.Name(), ship.PayloadVersion(), brought, full.Attempts, full.Timeout.D(), full.Concurrency, full.AlarmOn(tocsin.OnDead), full.Handled())
 	fmt.Println(full.Wait(1, func() float64 { return 0.5 }))
 
 	text, _ := ship.Encode(order{No: "A-1", Cent: 995})
 	task, err := ship.Decode(tocsin.Info{Payload: text, Headers: `{"tenant":"shop-7"}`})
 	fmt.Println(text, task.Payload.Cent, task.Header("tenant"), err)
 	// Output:
-	// order.ship 3 true 5 10s 64 false
+	// order.ship 3 true 5 10s 64 false true
 	// 3.75s
 	// {"No":"A-1","Cent":995} 995 shop-7 <nil>
 }
