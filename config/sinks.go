@@ -25,6 +25,9 @@ type Sink struct {
 	tls *tls.Config // of TLS, read by Parse
 }
 
+// kinds are those of sinks.
+var kinds = []string{"kafka", "rabbitmq", "nats"}
+
 // encrypted is the beginning of an address that wants TLS.
 const encrypted = "tls://"
 
@@ -58,6 +61,7 @@ func (c *check) sinks(f File) {
 	for _, of := range slices.Sorted(maps.Keys(f.Sinks)) {
 		s, path := f.Sinks[of], "sinks."+of
 		c.Note(path, name.Check("sink", of))
+		c.Refuse(!slices.Contains(kinds, s.Kind), path+".kind", "sink %s: kind %q: use %s", of, s.Kind, strings.Join(kinds, ", "))
 		c.Refuse(s.TLS.lacksHalf(), path+".tls", "sink %s: tls needs both cert and key, or neither", of)
 		c.Refuse(s.Exchange != "" && s.Kind != "rabbitmq", path+".exchange", "sink %s: only kind rabbitmq has an exchange", of)
 		for i, address := range s.Addresses {

@@ -42,12 +42,16 @@ type notReached interface{ NotReached() bool }
 // away is a notReached whose sink knows that its target is away: the next delivery need not find out.
 type away interface{ Away() bool }
 
+// unsent is an error of a sink that refuses a task by itself: its target was not asked.
+type unsent interface{ Unsent() bool }
+
 // resting is an error of a sink whose target has answered how long it wants to be left alone. Zero: it has not.
 type resting interface{ RestFor() time.Duration }
 
 // finding is what a delivery tells of its target.
 type finding struct {
-	missed bool          // no task of it reached the target
+	missed bool          // no task of it reached the target, of those that were sent
+	silent bool          // none was sent
 	away   bool          // missed, and the sink knows that the target is away
 	rest   time.Duration // for so long the target wants to rest; 0: it does not
 	why    string
@@ -55,9 +59,12 @@ type finding struct {
 
 // find sums up the replies of a delivery.
 func find(replies []reply) (f finding) {
-	n := 0
+	n, unsent := 0, 0
 	for _, a := range replies {
 		switch {
+		case a.unsent:
+			unsent++
+			continue
 		case a.missed:
 			n++
 			f.away = f.away || a.away
@@ -68,7 +75,7 @@ func find(replies []reply) (f finding) {
 		}
 		f.why = a.reason
 	}
-	f.missed = n == len(replies)
+	f.missed, f.silent = n > 0 && n+unsent == len(replies), unsent == len(replies)
 	return f
 }
 
@@ -76,6 +83,10 @@ func find(replies []reply) (f finding) {
 func (k *kind) judge(w *worker, replies []reply) {
 	b, f := &k.breaker, find(replies)
 	if !f.missed && f.rest == 0 && !b.heeds.Load() {
+		return
+	}
+	if f.silent {
+		k.unprobed(w)
 		return
 	}
 	k.mu.Lock()

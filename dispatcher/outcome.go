@@ -15,6 +15,7 @@ type reply struct {
 	undone bool          // see ending
 	missed bool          // its delivery did not reach the target, and shall be made again
 	away   bool          // missed, and the sink knows that the target is away
+	unsent bool          // found without the target: it shows nothing of that
 	cause  cause         // of a failure
 	in     time.Duration // Retried, Snoozed: until the next attempt; below 0: by the policy
 	rest   time.Duration // for so long the target wants to rest; 0: it does not
@@ -32,8 +33,10 @@ func replyOf(err error) (a reply) {
 	a.cause = causeOf(err)
 	var unreached notReached
 	var knows away
+	var own unsent
 	var rests resting
 	a.missed = a.verb == tocsin.Retried && errors.As(err, &unreached) && unreached.NotReached()
+	a.unsent = errors.As(err, &own) && own.Unsent()
 	a.away = a.missed && errors.As(err, &knows) && knows.Away()
 	if errors.As(err, &rests) {
 		a.rest = min(rests.RestFor(), longestProbe)

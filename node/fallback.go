@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,50 +41,61 @@ const (
 
 // Deliver implements dispatcher.Sink.
 func (l *links) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
-	if !l.tries(time.Now()) {
+	tries, last := l.tries(time.Now())
+	if !tries {
 		return l.second.Deliver(ctx, tasks)
 	}
-	errs, missed := l.try(ctx, tasks)
+	errs, missed := l.try(ctx, tasks, last)
 	if !l.turn(time.Now(), missed, errs) {
 		return errs
 	}
 	return l.second.Deliver(ctx, tasks)
 }
 
-// tries reports whether the delivery at hand goes to the first link.
-func (l *links) tries(now time.Time) bool {
+// tries reports whether the delivery at hand goes to the first link, and whether it goes to the second one if that can't be reached.
+func (l *links) tries(now time.Time) (tries, last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.standing {
-		return true
+		return true, l.overdue(now)
 	}
 	if l.trying || now.Before(l.next) {
-		return false
+		return false, false
 	}
 	l.trying = true
-	return true
+	return true, true
 }
 
-// try delivers by the first link, and reports whether no task reached it. It leaves half of the time to the second link.
-func (l *links) try(ctx context.Context, tasks []tocsin.Info) (errs []error, missed bool) {
-	if deadline, ok := ctx.Deadline(); ok && l.away() {
+// overdue reports whether the first link is away for long. Called under mu.
+func (l *links) overdue(now time.Time) bool {
+	return !l.missed.IsZero() && now.Sub(l.missed) >= l.after
+}
+
+// try delivers by the first link, and reports whether no task reached it. One after which the second link delivers leaves it half
+// of the time.
+func (l *links) try(ctx context.Context, tasks []tocsin.Info, last bool) (errs []error, missed bool) {
+	defer l.tried() // also if the first link panics
+	if deadline, ok := ctx.Deadline(); ok && last {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/2))
 		defer cancel()
 	}
 	errs = l.first.Deliver(ctx, tasks)
 	for _, err := range errs {
-		if !sink.IsUnavailable(err) {
+		switch {
+		case sink.IsUnavailable(err):
+			missed = true
+		case !sink.IsUnfit(err):
 			return errs, false
 		}
 	}
-	return errs, true
+	return errs, missed
 }
 
-func (l *links) away() bool {
+func (l *links) tried() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.missed.IsZero()
+	l.trying = false
 }
 
 // turn takes in what a try has found, and reports whether its tasks go by the second link.
@@ -92,23 +104,33 @@ func (l *links) turn(now time.Time, missed bool, errs []error) bool {
 	defer l.mu.Unlock()
 	switch {
 	case !missed:
+		if slices.IndexFunc(errs, func(err error) bool { return !sink.IsUnfit(err) }) < 0 { // nothing was sent
+			return false
+		}
 		if l.standing {
 			l.log.Info("the first link of a biz type delivers again", "after", now.Sub(l.missed).Round(time.Millisecond).String())
 		}
-		l.missed, l.standing, l.trying = time.Time{}, false, false
+		l.missed, l.standing = time.Time{}, false
 		return false
 	case l.missed.IsZero():
 		l.missed = now
 	}
-	if now.Sub(l.missed) < l.after {
+	if !l.overdue(now) {
 		return false
 	}
 	if !l.standing {
 		l.standing = true
 		l.waits = &backoff.ExponentialBackOff{InitialInterval: firstTry, Multiplier: 2, MaxInterval: longestTry}
 		l.waits.Reset()
-		l.log.Warn("the first link of a biz type is away: its fallback delivers", "away_for", now.Sub(l.missed).Round(time.Millisecond).String(), "error", errs[0])
+		l.log.Warn("the first link of a biz type is away: its fallback delivers", "away_for", now.Sub(l.missed).Round(time.Millisecond).String())
 	}
-	l.trying, l.next = false, now.Add(l.waits.NextBackOff())
+	l.next = now.Add(l.waits.NextBackOff())
 	return true
+}
+
+// goOn takes over what another pair with the same first link knows of it.
+func (l *links) goOn(from *links) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	l.missed, l.standing, l.next, l.waits = from.missed, from.standing, from.next, from.waits
 }

@@ -173,7 +173,7 @@ func (r *roster) say() {
 		}
 	}
 	for name, err := range r.targets.stale() {
-		r.limit.Of(r.log, "stale "+name).Error("a secret can't be read any more: going on with what was read before",
+		r.limit.Of(r.log, "stale "+name).Error("a secret can't be read any more, or a fallback can't be used: going on with what was read before, or without it",
 			"error", err, "biz_type", name)
 	}
 }

@@ -85,6 +85,7 @@ func (w *sweepParts) sweep(ctx context.Context, use func(context.Context, *upkee
 
 func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.Sweeper) error) (err error) {
 	w.targets = newTargets(w.cfg, w.handlers, w.mine)
+	w.targets.atOnce = !w.mode.stays
 	defer w.targets.close()
 	w.alarms = upkeep.NewAlarms(upkeep.AlarmsConfig{ // about all tasks
 		Store: w.store, Cluster: w.cfg.Tables, Policies: w.known,

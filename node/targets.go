@@ -29,6 +29,7 @@ type targets struct {
 	secrets  webhook.Secrets
 	handlers *Handlers
 	mine     func(biztype.Policy) bool
+	atOnce   bool // a fallback delivers as soon as the first link is away: what comes is overdue, and soon all ends
 	limit    loop.LogLimit
 	reading  chan struct{} // 1 slot, taken while secrets are read
 
@@ -50,6 +51,7 @@ type made struct {
 	dispatcher.Sink                 // in the middleware of callbacks, where it is one; of both links, if there are two
 	callbacks       []*webhook.Sink // to be closed
 	key             string
+	first           string   // as key, of the first link's target alone
 	values          []string // of the secrets
 	stale           error    // why the secrets can no longer be read; nil: they can
 }
@@ -155,20 +157,21 @@ func (t *targets) readAll(policies []biztype.Policy) {
 func (t *targets) make(p biztype.Policy) (dispatcher.Sink, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := made{key: keyOf(p)}
+	now := made{key: keyOf(p), first: keyOf(biztype.Policy{Webhook: p.Webhook, Sink: p.Sink})}
+	old, known := t.made[p.Name]
 	ways := biztype.Links(p)
 	var err error
 	if now.Sink, err = t.link(ways[0], &now); err == nil && len(ways) > 1 {
-		l := &links{first: now.Sink, after: p.WithDefaults().Fallback.After.D(), log: t.cfg.Logger.With("biz_type", p.Name)}
-		l.second, err = t.link(ways[1], &now)
-		now.Sink = l
+		err = t.second(p, ways[1], &now, old)
 	}
-	old, known := t.made[p.Name]
 	if same := known && old.key == now.key; same && (err != nil || slices.Equal(old.values, now.values)) {
 		now.close()
 		old.stale = err
 		t.made[p.Name] = old
 		return old.Sink, nil
+	}
+	if err != nil && now.Sink != nil { // the first link does not wait for its fallback
+		now.stale, err = err, nil
 	}
 	if known {
 		old.close()
@@ -182,6 +185,23 @@ func (t *targets) make(p biztype.Policy) (dispatcher.Sink, error) {
 	t.made[p.Name] = now
 	t.changes++
 	return now.Sink, nil
+}
+
+// second makes a policy's fallback, and has m deliver by both links. It knows what the sink before, if it has the same first link, knew of that.
+func (t *targets) second(p, way biztype.Policy, m *made, before made) error {
+	to, err := t.link(way, m)
+	if err != nil {
+		return err
+	}
+	l := &links{first: m.Sink, second: to, after: p.WithDefaults().Fallback.After.D(), log: t.cfg.Logger.With("biz_type", p.Name)}
+	if t.atOnce {
+		l.after = 0
+	}
+	if was, ok := before.Sink.(*links); ok && before.first == m.first {
+		l.goOn(was)
+	}
+	m.Sink = l
+	return nil
 }
 
 // keyOf is all that the sink of a policy depends on, but for the values of secrets.

@@ -6,7 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -233,6 +234,9 @@ func (p patient) secrets(policies []biztype.Policy, groups []Group) []Check {
 	return nil
 }
 
+// sinksAtOnce is how many policies' topics are asked for at the same time.
+const sinksAtOnce = 8
+
 // sinks asks the brokers for the topics that the policies name. A topic that doctor can't use fails for a type that no live node
 // delivers either, and otherwise warns, as secrets do.
 func (p patient) sinks(ctx context.Context, policies []biztype.Policy, groups []Group) []Check {
@@ -249,17 +253,20 @@ func (p patient) sinks(ctx context.Context, policies []biztype.Policy, groups []
 		}
 	}
 	errs := make([]error, len(ways))
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(sinksAtOnce)
 	for i, way := range ways {
-		all.Go(func() { errs[i] = p.Sinks(ctx, way) })
+		all.Go(func() error { errs[i] = p.Sinks(ctx, way); return nil })
 	}
-	all.Wait()
+	_ = all.Wait()
 	level, wrong := Warn, []string{}
 	for i, err := range errs {
 		if err == nil {
 			continue
 		}
-		wrong = append(wrong, err.Error())
+		if !slices.Contains(wrong, err.Error()) { // a broker that is down says the same for all
+			wrong = append(wrong, err.Error())
+		}
 		if !delivers(groups, ways[i].Name) {
 			level = Fail
 		}

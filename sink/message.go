@@ -3,7 +3,6 @@ package sink
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -59,18 +58,18 @@ func (r *Route) notAllowed(bizType, topic string) error {
 	return fmt.Errorf("biz type %s: sink %s does not allow topic %s: name another, or add it to the sink's topics in the config", bizType, r.cfg.Name, topic)
 }
 
-// Message makes the message of a task. Its errors are those of tocsin.Bury: a task without a header that topic or key need can never be sent.
+// Message makes the message of a task. Its errors are Unfit: a task without a header that topic or key need can never be sent.
 func (r *Route) Message(task tocsin.Info) (Message, error) {
 	headers, err := task.Headers.All()
 	if err != nil {
-		return Message{}, tocsin.Bury(err)
+		return Message{}, Unfit(err)
 	}
 	m := Message{ID: task.Key(), Value: []byte(task.Payload)}
 	if m.Topic, err = r.topicOf(task, headers); err != nil {
-		return Message{}, tocsin.Bury(err)
+		return Message{}, Unfit(err)
 	}
 	if m.Key, err = r.keyOf(task, headers); err != nil {
-		return Message{}, tocsin.Bury(err)
+		return Message{}, Unfit(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		m.Headers = append(m.Headers, Pair{name, headers[name]})
@@ -93,18 +92,21 @@ func (r *Route) topicOf(task tocsin.Info, headers map[string]string) (string, er
 	if r.Fixed() {
 		return r.to.Topic, nil
 	}
-	var missing []error
+	missing := ""
 	topic := placeholder.ReplaceAllStringFunc(r.to.Topic, func(found string) string {
 		name := strings.TrimPrefix(strings.Trim(found, "{}"), "header.")
 		if headers[name] == "" {
-			missing = append(missing, fmt.Errorf("topic %s of sink %s: the task has no header %q", r.to.Topic, r.cfg.Name, name))
+			missing = name
 		}
 		return headers[name]
 	})
-	if len(missing) == 0 && !r.cfg.Allows(topic) {
+	switch {
+	case missing != "":
+		return "", fmt.Errorf("topic %s of sink %s: the task has no header %q", r.to.Topic, r.cfg.Name, missing)
+	case !r.cfg.Allows(topic):
 		return "", r.notAllowed(task.BizType, strconv.Quote(topic))
 	}
-	return topic, errors.Join(missing...)
+	return topic, nil
 }
 
 // keyOf returns the key of a task's message.

@@ -79,7 +79,7 @@ type Maker interface {
 // Sink delivers tasks to a topic. Safe for concurrent use.
 type Sink interface {
 	// Deliver sends the tasks and waits until the broker has stored them. It returns one error for each: nil, Unavailable, tocsin.Bury
-	// for what the broker will never take, or any other for a failed attempt. It returns before the deadline of ctx: see Within.
+	// for what the broker will never take, Unfit if that shows without asking it, or any other for a failed attempt. It returns before the deadline of ctx: see Within.
 	// It must not keep the slice.
 	Deliver(ctx context.Context, tasks []tocsin.Info) []error
 }
@@ -88,6 +88,24 @@ type Sink interface {
 // a delivery could be sent, the biz type's tasks wait in MySQL until a probe is taken. The task may have been stored by the broker all
 // the same, when an answer was lost: it comes again with the same id.
 func Unavailable(err error) error { return unavailable{err} }
+
+// Unfit returns the error of a task that the broker could never take, found without asking it: the task is dead, and nothing is learnt
+// of the broker.
+func Unfit(err error) error { return tocsin.Bury(unfit{err}) }
+
+// IsUnfit reports whether the error, or one that it wraps, was found without asking the target.
+func IsUnfit(err error) bool {
+	var own interface{ Unsent() bool }
+	return errors.As(err, &own) && own.Unsent()
+}
+
+type unfit struct{ err error }
+
+func (u unfit) Error() string { return u.err.Error() }
+func (u unfit) Unwrap() error { return u.err }
+
+// Unsent reports that the target was not asked.
+func (u unfit) Unsent() bool { return true }
 
 // IsUnavailable reports whether the error, or one that it wraps, says that nothing reached the target.
 func IsUnavailable(err error) bool {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/tocsinhq/tocsin/sink"
@@ -32,15 +34,11 @@ func (f *benchFlags) startTarget(ctx context.Context) (end func() error, err err
 		return f.startReceiver()
 	}
 	u, err := url.Parse(f.target)
-	if err != nil || u.Host == "" || len(u.Path) < 2 {
-		return nil, usage("--to %q: want kafka, webhook, or KIND://HOST:PORT/TOPIC", f.target)
-	}
-	make, ok := sinkKinds[u.Scheme]
-	if !ok {
-		return nil, usage("--to %q: no broker is of the kind %s", f.target, u.Scheme)
+	if err != nil || u.Host == "" || len(u.Path) < 2 || sinkKinds[u.Scheme] == nil { // it may hold a password: not repeated
+		return nil, usage("--to: want kafka, webhook, or KIND://HOST:PORT/TOPIC with the kind %s", strings.Join(slices.Sorted(maps.Keys(sinkKinds)), ", "))
 	}
 	password, _ := u.User.Password()
-	maker, err := make(sink.Config{Name: u.Scheme, Addresses: []string{u.Host}, Username: u.User.Username(), Password: password, Topics: []string{"*"}, Cluster: "bench", Logger: f.Logger})
+	maker, err := sinkKinds[u.Scheme](sink.Config{Name: u.Scheme, Addresses: []string{u.Host}, Username: u.User.Username(), Password: password, Topics: []string{"*"}, Cluster: "bench", Logger: f.Logger})
 	if err != nil {
 		return nil, usageError{err}
 	}

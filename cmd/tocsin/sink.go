@@ -22,7 +22,7 @@ import (
 	"github.com/tocsinhq/tocsin/sink"
 )
 
-// sinkKinds make the sinks of a config file, by its kind.
+// sinkKinds make the sinks of a config file, by the kinds that package config knows.
 var sinkKinds = map[string]func(sink.Config) (sink.Maker, error){
 	"kafka":    func(cfg sink.Config) (sink.Maker, error) { return tocsinkafka.New(cfg) },
 	"rabbitmq": func(cfg sink.Config) (sink.Maker, error) { return tocsinrabbitmq.New(cfg) },
@@ -41,14 +41,10 @@ type makers map[string]sink.Maker
 func (a *app) sinks(file config.File) (makers, error) {
 	made := makers{}
 	for _, name := range slices.Sorted(maps.Keys(file.Sinks)) {
-		make, ok := sinkKinds[file.Sinks[name].Kind]
-		if !ok {
-			return nil, fmt.Errorf("sink %s: kind %q: use %s", name, file.Sinks[name].Kind, strings.Join(slices.Sorted(maps.Keys(sinkKinds)), ", "))
-		}
 		cfg := file.Sink(name)
 		cfg.Logger = a.logger(file.Log.Level, file.Log.Format)
 		var err error
-		if made[name], err = make(cfg); err != nil {
+		if made[name], err = sinkKinds[file.Sinks[name].Kind](cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -80,9 +76,6 @@ func (m makers) of(p biztype.Policy) (sink.Maker, error) {
 func (m makers) ping(ctx context.Context, p biztype.Policy) error {
 	maker, err := m.of(p)
 	if err != nil {
-		return err
-	}
-	if err := maker.Check(p); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, sinkWithin)

@@ -83,7 +83,7 @@ func TestPoliciesThatNoSinkCanTakeAreRefused(t *testing.T) {
 	s.run("sink", "test", "kafka").refused(t, exitUsage, "--topic")
 	s.run("sink", "test", "rabbit").refused(t, exitUsage, `no sink is named "rabbit": the config has kafka`)
 	for want, entry := range map[string]string{
-		`sink x: kind "carrier": use kafka, nats, rabbitmq`:                   "{kind: carrier, addresses: [\"h:1\"], topics: [\"*\"]}",
+		`sink x: kind "carrier": use kafka, rabbitmq, nats`:                   "{kind: carrier, addresses: [\"h:1\"], topics: [\"*\"]}",
 		`sink x: mechanism "GSSAPI" is not PLAIN, SCRAM-SHA-256 or SCRAM-SHA`: "{kind: kafka, addresses: [\"h:1\"], topics: [\"*\"], username: u, password: p, mechanism: GSSAPI}",
 	} {
 		s.write("other.yaml", s.text("tocsin.yaml")+"  x: "+entry+"\n")
