@@ -386,23 +386,21 @@ func TestADatabaseThatTakesNoTasksAfterTheSnapshotOfATransactionIsRefused(t *tes
 	c, db := start(t)
 	there, layout := bizOn(c.Layout(), 0, 1), c.Layout().Database(0)+".layout"
 	taken := remind.New(there, "x", tocsin.In(day)).Unique("taken", live)
-	old := add(t, c, taken).JobID
-	adding := func(task tocsin.NewTask) func(*sql.Tx) error {
-		return func(tx *sql.Tx) error { _, err := c.AddTx(t.Context(), tx, task); return err }
-	}
-	calls := txCalls(t, c, there, old)
-	calls["AddTx of a unique key"] = adding(remind.New(there, "x", tocsin.In(day)).Unique("k", live))
-	calls["AddTx of a key that is taken"] = adding(taken)
-	calls["AddTx of a key that is taken, rescheduled"] = adding(taken.OnConflict(tocsin.Reschedule))
-	for name, call := range calls {
+	add(t, c, taken)
+	for name, task := range map[string]tocsin.NewTask{
+		"a task":                              remind.New(there, "x", tocsin.In(day)),
+		"a task with a unique key":            remind.New(there, "x", tocsin.In(day)).Unique("k", live),
+		"one whose key is taken":              taken,
+		"one whose key is taken, rescheduled": taken.OnConflict(tocsin.Reschedule),
+	} {
 		for says, wrong := range map[string]string{
 			"is retired": "state = 'retired'", "is held": "state = 'held'", "cluster of the config is": "cluster_id = CONCAT(cluster_id, '!')",
 		} {
 			tx := begin(t, db)
 			exec(t, db, "UPDATE "+layout+" SET "+wrong)
-			err := call(tx)
+			added, err := c.AddTx(t.Context(), tx, task)
 			if !errors.Is(err, tocsin.ErrLayout) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s, %s: %v", name, wrong, err)
+				t.Errorf("%s, %s: %+v, %v", name, wrong, added, err)
 			}
 			_ = tx.Rollback()
 			exec(t, db, "UPDATE "+layout+" SET state = 'active', cluster_id = REPLACE(cluster_id, '!', '')")

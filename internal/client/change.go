@@ -80,7 +80,6 @@ func (c *Client) ChangeTx(ctx context.Context, tx Tx, op string, ref Ref, when W
 	if err != nil {
 		return Change{}, err
 	}
-	ch.lock = shareSQL
 	done, err := c.apply(ctx, tx, ch)
 	switch {
 	case err == nil:
@@ -99,7 +98,6 @@ type change struct {
 	table  int
 	id     uint64 // 0: by biz type and biz_id
 	status string // statement: lock and count
-	lock   string // part of it
 	ours   []any  // parameters of its oursSQL
 	update string // statement; pendingSQL or openSQL follows
 	set    []any  // parameters of the update
@@ -201,7 +199,7 @@ type counts struct {
 
 func (c *Client) count(ctx context.Context, in Tx, ch change) (n counts, err error) {
 	var active int
-	err = QueryRow(ctx, in, strings.Replace(ch.status, "{lock}", ch.lock, 1), append(ch.ours, ch.where...)...)(&n.all, &n.pending, &n.claimed, &n.due, &n.strict, &active)
+	err = QueryRow(ctx, in, ch.status, append(ch.ours, ch.where...)...)(&n.all, &n.pending, &n.claimed, &n.due, &n.strict, &active)
 	switch {
 	case err != nil:
 	case active == 0:

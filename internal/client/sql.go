@@ -167,8 +167,7 @@ LOCK IN SHARE MODE`
 // statusSQL locks the tasks that a change is about and counts them: all, pending, claimed, and pending ones that are due or may
 // be loaded ahead of their time; so what is said of them still holds when the change is made. strict is 1 if their biz type is by
 // its policy at this moment; it is read only if a task may be in delivery. active is 0 if the database is retired or of another
-// cluster; {lock} is shareSQL in a transaction whose snapshot may be older. A condition (ofIDSQL, ofBizSQL) and forUpdateSQL follow.
-// Parameters: oursSQL's; the condition's.
+// cluster. A condition (ofIDSQL, ofBizSQL) and forUpdateSQL follow. Parameters: oursSQL's; the condition's.
 const (
 	statusSQL = `SELECT /* tocsin status */
     COUNT(*),
@@ -179,7 +178,7 @@ const (
     (
         SELECT COUNT(*)
         FROM {database}.layout
-        WHERE ` + oursSQL + `{lock}
+        WHERE ` + oursSQL + `
     )
 FROM {task} AS t FORCE INDEX ({index})`
 
@@ -204,9 +203,6 @@ WHERE biz_id = ?
 FOR UPDATE`
 
 	noWaitSQL = ` NOWAIT`
-
-	shareSQL = `
-        LOCK IN SHARE MODE`
 )
 
 // cancelSQL and rescheduleSQL change pending tasks, and claimed ones of a biz type that is not strict: the delivery under way then
