@@ -151,6 +151,9 @@ func (n *Node) etcdAnswers(ctx context.Context) error {
 func (n *Node) sweepMeanwhile(ctx context.Context) error {
 	n.sweeping.Lock() // one that came before may still wait for what it has in hand
 	defer n.sweeping.Unlock()
+	if ctx.Err() != nil {
+		return nil
+	}
 	mode := sweepMode{stays: true, drain: n.cfg.DrainTimeout, ownership: n.cfg.Ownership}
 	return newSweepParts(n.cfg, n.handlers, mode).sweep(ctx, func(ctx context.Context, s *upkeep.Sweeper) error {
 		s.Run(ctx, meanwhileSweeps)

@@ -117,8 +117,11 @@ func (p *pass) makeAll(ctx context.Context, due []Due) {
 			})
 			began := time.Now()
 			failed := p.make(ctx, d) != nil
-			p.end(d, failed && time.Since(began) > makeSlow)
-			late.Stop()
+			slow := time.Since(began) > makeSlow
+			p.end(d, failed && slow)
+			if late.Stop(); slow && !failed { // it waited for no lock that lasts
+				p.wary.Store(false)
+			}
 			release()
 		})
 	}

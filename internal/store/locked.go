@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,8 +29,8 @@ type Locks struct {
 	Tables map[int]error // that could not be read, as they are locked as a whole or have a fault of their own
 }
 
-// waitersAtOnce bounds the connections of one Locked.
-const waitersAtOnce = 8
+// waitersAtOnce bounds the connections of a server that wait for tables that are locked as a whole, of all calls of Locked.
+const waitersAtOnce = 3
 
 // Locked tells which of the rows other transactions have locked, without waiting for them. A row that is gone is not locked. Tables that
 // are locked as a whole are waited for for a second, a few of them at the same time.
@@ -44,7 +45,7 @@ func (s *Store) Locked(ctx context.Context, server int, ids []tocsin.JobID) (Loc
 		chunk = slices.DeleteFunc(chunk, failed) // to meet its lock again costs another second
 		var mu sync.Mutex
 		unlocked := make(map[tocsin.JobID]bool, len(chunk))
-		err := apartBy(sideBySide, byTable(chunk), func(parts []idsOf) error {
+		err := apartBy(sideBySide[idsOf](sv.waiters), byTable(chunk), func(parts []idsOf) error {
 			return s.readIDs(ctx, s.gated(sv), free, parts, func(rows *sql.Rows) error {
 				var id tocsin.JobID
 				err := rows.Scan(&id)
@@ -70,24 +71,33 @@ func (s *Store) Locked(ctx context.Context, server int, ids []tocsin.JobID) (Loc
 	return locks, nil
 }
 
-// sideBySide is each for a do that may be called concurrently, since each call may wait for a lock. fail is not called concurrently.
-func sideBySide[T any](group []T, do func([]T) error, fail func(T, error)) error {
-	var g errgroup.Group
-	var mu sync.Mutex
-	g.SetLimit(waitersAtOnce)
-	for i := range group {
-		g.Go(func() error {
-			err := do(group[i : i+1])
-			if !local(err) {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			fail(group[i], err)
-			return nil
-		})
+// sideBySide is each for a do that may be called concurrently, since each call may wait for a lock, as far as slots are free. fail is
+// not called concurrently.
+func sideBySide[T any](slots chan struct{}) func(group []T, do func([]T) error, fail func(T, error)) error {
+	return func(group []T, do func([]T) error, fail func(T, error)) error {
+		var g errgroup.Group
+		var mu sync.Mutex
+		var ended atomic.Bool // by a fault of the server
+		for i := range group {
+			slots <- struct{}{}
+			g.Go(func() error {
+				defer func() { <-slots }()
+				if ended.Load() {
+					return nil
+				}
+				err := do(group[i : i+1])
+				if !local(err) {
+					ended.Store(err != nil)
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				fail(group[i], err)
+				return nil
+			})
+		}
+		return g.Wait()
 	}
-	return g.Wait()
 }
 
 // around runs do on sorted rows of one server. If other transactions hold some of them, do runs again without these; if a table has a fault of

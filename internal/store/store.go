@@ -48,6 +48,8 @@ type server struct {
 	resumed atomic.Int64 // term of the last Resume
 	tidied  atomic.Int64 // when Attend last removed old nodes, in Unix seconds
 
+	waiters chan struct{} // has room for waitersAtOnce
+
 	deaf deaf
 	full full
 
@@ -111,7 +113,7 @@ const poolBeside = 2
 
 // add opens the pool of the next server, and its prober.
 func (s *Store) add(spec mysql.Spec) error {
-	sv := &server{}
+	sv := &server{waiters: make(chan struct{}, waitersAtOnce)}
 	if err := sv.prober.open(spec); err != nil {
 		return err
 	}
