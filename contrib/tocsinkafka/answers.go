@@ -47,13 +47,17 @@ var answers = []struct {
 	{kerr.NotEnoughReplicasAfterAppend, waits, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
 }
 
-// explain returns what becomes of a task, and the error of a client as a line that says what to do.
+// explain returns what becomes of a task, and the error of a client as a line that says what to do. An answer that is late is told
+// by the last dial, if that failed.
 func (m *Maker) explain(topic string, err error) (fate, error) {
-	late := isAny(err, context.DeadlineExceeded, context.Canceled, kgo.ErrRecordTimeout, kgo.ErrRecordRetries)
-	if last := m.dial.failed.Load(); late && last != nil {
-		_, told := m.explain(topic, *last)
+	if last := m.dial.failed.Load(); last != nil && isLate(err) {
+		_, told := m.tell(topic, *last)
 		return waits, told
 	}
+	return m.tell(topic, err)
+}
+
+func (m *Maker) tell(topic string, err error) (fate, error) {
 	for _, a := range answers {
 		if errors.Is(err, a.err) {
 			user := "a client without a user"
@@ -70,7 +74,7 @@ func (m *Maker) explain(topic string, err error) (fate, error) {
 	switch {
 	case errors.As(err, &answer) && !answer.Retriable:
 		return attempt, fmt.Errorf("sink %s: topic %s: %s", m.cfg.Name, topic, oneLine(err))
-	case late:
+	case isLate(err):
 		return waits, fmt.Errorf("sink %s: no answer from %s in time", m.cfg.Name, where)
 	case errors.Is(err, io.EOF):
 		return waits, fmt.Errorf("sink %s: %s closes the connection: check the port, and the sink's tls, username and password", m.cfg.Name, where)
@@ -80,6 +84,10 @@ func (m *Maker) explain(topic string, err error) (fate, error) {
 		return waits, fmt.Errorf("sink %s: the certificate of %s can't be verified: name its CA in the sink's tls: %s", m.cfg.Name, where, oneLine(err))
 	}
 	return waits, fmt.Errorf("sink %s: no answer from %s: %s", m.cfg.Name, where, oneLine(err))
+}
+
+func isLate(err error) bool {
+	return isAny(err, context.DeadlineExceeded, context.Canceled, kgo.ErrRecordTimeout, kgo.ErrRecordRetries)
 }
 
 // isAny reports whether the error is one of some.

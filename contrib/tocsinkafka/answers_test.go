@@ -87,3 +87,27 @@ func TestErrorsAreTold(t *testing.T) {
 		}
 	}
 }
+
+// A dial to a silent broker ends with a time-out too.
+func TestALateAnswerIsToldByTheLastDial(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		dials []error
+		says  string
+	}{
+		"none":                   {nil, "sink k: no answer from h:9092 in time"},
+		"refused":                {[]error{errors.New("refused")}, "sink k: no answer from h:9092: refused"},
+		"late":                   {[]error{fmt.Errorf("unable to dial: %w", context.DeadlineExceeded)}, "sink k: no answer from h:9092 in time"},
+		"cancelled":              {[]error{context.Canceled}, "sink k: no answer from h:9092 in time"},
+		"refused, and cancelled": {[]error{errors.New("refused"), context.Canceled}, "sink k: no answer from h:9092: refused"},
+		"refused, and made":      {[]error{errors.New("refused"), nil}, "sink k: no answer from h:9092 in time"},
+	} {
+		m := &Maker{cfg: sink.Config{Name: "k", Addresses: []string{"h:9092"}}}
+		for _, err := range c.dials {
+			m.dial.OnBrokerConnect(kgo.BrokerMetadata{}, 0, nil, err)
+		}
+		if becomes, told := m.explain("t", context.DeadlineExceeded); becomes != waits || told.Error() != c.says {
+			t.Errorf("%s: %d, %v; want %q", name, becomes, told, c.says)
+		}
+	}
+}

@@ -3,9 +3,11 @@ package tocsinkafka_test
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -178,6 +180,27 @@ func TestTLSIsTold(t *testing.T) {
 	told(t, cfg, unknown, unknown)
 	cfg.TLS = nil
 	told(t, cfg, c.Address()+" closes the connection", c.Address()+" closes the connection")
+}
+
+func TestABrokerThatIsSilentIsTold(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and nobody answers the handshake
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	m := maker(t, sink.Config{Name: "orders-kafka", Addresses: []string{silent.Addr().String()}, Topics: []string{"*"}, TLS: &tls.Config{}})
+	late := "no answer from " + silent.Addr().String() + " in time"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	says(t, "Ping", m.Ping(ctx, policy(tocsin.Sink{Topic: "orders"})), late)
+	ctx, cancel = context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	err = to(t, m, tocsin.Sink{Topic: "orders"}).Deliver(ctx, []tocsin.Info{task(0)})[0]
+	says(t, "Deliver", err, late)
+	if !sink.IsUnavailable(err) {
+		t.Errorf("counts as an attempt: %v", err)
+	}
 }
 
 // A header names a topic: the task has failed if that is missing, and the others go on.

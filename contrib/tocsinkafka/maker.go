@@ -253,11 +253,12 @@ func (m *Maker) Close(context.Context) error {
 // dial is a hook of the clients that keeps why the last connection could not be made.
 type dial struct{ failed atomic.Pointer[error] }
 
-// OnBrokerConnect is called for each attempt.
+// OnBrokerConnect is called for each attempt. One that was cancelled proves nothing.
 func (d *dial) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	if err == nil {
+	switch {
+	case err == nil:
 		d.failed.Store(nil)
-		return
+	case !errors.Is(err, context.Canceled):
+		d.failed.Store(&err)
 	}
-	d.failed.Store(&err)
 }
