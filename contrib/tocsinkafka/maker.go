@@ -8,6 +8,8 @@ import (
 	"math"
 	"net"
 	"regexp"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,9 +71,10 @@ func New(cfg sink.Config) (*Maker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	for _, address := range cfg.Addresses {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return nil, fmt.Errorf("sink %s: address %q is not host:port", cfg.Name, address)
+	for i, address := range cfg.Addresses { // not told: it may have a password
+		_, port, _ := net.SplitHostPort(address)
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil || strings.Contains(address, "@") {
+			return nil, fmt.Errorf("sink %s: address %d is not host:port, without a scheme, username or password", cfg.Name, i+1)
 		}
 	}
 	if cfg.Username != "" && cfg.Mechanism == "" && cfg.TLS == nil {
