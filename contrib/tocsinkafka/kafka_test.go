@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -241,6 +242,26 @@ func TestATopicByHeaderStopsNoOtherTask(t *testing.T) {
 	c.create(t, "orders-us", "")
 	if errs, _ := deliver(t, to(t, m, tocsin.Sink{Topic: "orders-{header.region}"}), tasks[1]); errs[0] != nil {
 		t.Errorf("once it is there: %v", errs[0])
+	}
+}
+
+// Not in parallel: it counts the goroutines of the process.
+func TestAMissingTopicIsHealedOnceForAllTasks(t *testing.T) {
+	c := start(t, broker.Config{}, false)
+	s := to(t, maker(t, c.config()), tocsin.Sink{Topic: "orders"})
+	var tasks []tocsin.Info
+	for i := range 256 {
+		tasks = append(tasks, task(i))
+	}
+	created := []metrics.Sample{{Name: "/sched/goroutines-created:goroutines"}}
+	metrics.Read(created)
+	before := created[0].Value.Uint64()
+	for _, err := range first(deliver(t, s, tasks...)) {
+		says(t, "Deliver", err, "topic orders is missing")
+	}
+	metrics.Read(created)
+	if n := created[0].Value.Uint64() - before; n >= uint64(len(tasks)) {
+		t.Errorf("%d goroutines for %d tasks", n, len(tasks))
 	}
 }
 

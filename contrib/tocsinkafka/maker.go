@@ -169,10 +169,11 @@ func (m *Maker) client(which int) (*kgo.Client, error) {
 
 // heal makes the clients able to succeed once the cause of an error is gone. They know a topic that was created anew by the id
 // of the former one, and ask for one that is missing with every look. A producer that was denied its id is denied for good.
-func (m *Maker) heal(topic string, err error) {
+// It reports whether the error is one of these.
+func (m *Maker) heal(topic string, err error) bool {
 	missing := isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID)
 	if !missing && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
-		return
+		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,6 +187,7 @@ func (m *Maker) heal(topic string, err error) {
 			m.healing.Go(client.Close)
 		}
 	}
+	return true
 }
 
 // Ping asks the brokers for the topic of the policy, whether the user may write to it, and for an id of an idempotent producer.

@@ -34,13 +34,16 @@ func (t *topics) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 			}
 		}
 	}
+	healed := map[string]bool{} // by topic
 	for i, task := range tasks {
 		switch {
 		case records[i] == nil: // errs has its error
 		case sent[i] == nil:
 			tocsin.OutputOf(ctx, task.JobID, fmt.Sprintf("%s/%d@%d", records[i].Topic, records[i].Partition, records[i].Offset))
 		default:
-			errs[i] = t.outcome(records[i].Topic, sent[i])
+			topic := records[i].Topic
+			errs[i] = t.outcome(topic, sent[i])
+			healed[topic] = healed[topic] || t.maker.heal(topic, sent[i])
 		}
 	}
 	return errs
@@ -128,7 +131,6 @@ func (t *topics) send(ctx context.Context, which int, records []*kgo.Record) []e
 // outcome turns the error of a record into that of its task.
 func (t *topics) outcome(topic string, err error) error {
 	becomes, told := t.maker.explain(topic, err)
-	t.maker.heal(topic, err)
 	switch {
 	case becomes == dead:
 		return tocsin.Bury(told)
