@@ -132,6 +132,31 @@ func TestWhileTheTargetIsAwayItsTasksWaitAndUseNoAttempt(t *testing.T) {
 }
 
 // Until the breaker opens, a task goes back for a second, claimed or not.
+// own refuses a task without asking the target.
+type own struct{}
+
+func (own) Error() string { return "the task has no header" }
+func (own) Unsent() bool  { return true }
+
+func TestATaskThatIsRefusedUnsentShowsNothingOfItsTarget(t *testing.T) {
+	for name, c := range map[string]struct {
+		errs           []error
+		missed, silent bool
+	}{
+		"none was sent":          {[]error{tocsin.Bury(own{}), tocsin.Bury(own{})}, false, true},
+		"the others were missed": {[]error{tocsin.Bury(own{}), absent{}}, true, false},
+		"another was delivered":  {[]error{tocsin.Bury(own{}), absent{}, nil}, false, false},
+	} {
+		replies := make([]reply, len(c.errs))
+		for i, err := range c.errs {
+			replies[i] = replyOf(err)
+		}
+		if f := find(replies); f.missed != c.missed || f.silent != c.silent {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
 // gone is a target that is known to be away.
 type gone struct{ absent }
 

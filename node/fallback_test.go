@@ -12,10 +12,11 @@ import (
 	"github.com/tocsinhq/tocsin/sink"
 )
 
-// link is a target that may be away, or hang, and counts what it got.
+// link is a target that may be away, hang or panic, and counts what it got.
 type link struct {
-	away, hangs bool
-	got         int
+	away, hangs, panics bool
+	refuses             bool // the first task of each delivery, without asking the target
+	got                 int
 }
 
 func (l *link) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
@@ -23,8 +24,14 @@ func (l *link) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	case l.hangs:
 		<-ctx.Done()
 		return sink.All(len(tasks), sink.Unavailable(ctx.Err()))
+	case l.panics:
+		panic("a fault of the sink")
 	case l.away:
-		return sink.All(len(tasks), sink.Unavailable(errors.New("connection refused")))
+		errs := sink.All(len(tasks), sink.Unavailable(errors.New("connection refused")))
+		if l.refuses {
+			errs[0] = sink.Unfit(errors.New("no header"))
+		}
+		return errs
 	}
 	l.got += len(tasks)
 	return make([]error, len(tasks))
@@ -91,6 +98,54 @@ func TestTasksWaitWhileBothLinksAreAway(t *testing.T) {
 		second.away = false
 		if !deliver(l) || second.got != 2 {
 			t.Fatalf("the second link is back, and got %d tasks", second.got)
+		}
+	})
+}
+
+func TestATaskThatIsRefusedUnsentDoesNotMakeTheFirstLinkAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{away: true, refuses: true}, link{}
+		l := &links{first: &first, second: &second, after: 30 * time.Second, log: slog.New(slog.DiscardHandler)}
+		for range 40 {
+			l.Deliver(t.Context(), make([]tocsin.Info, 2))
+			l.turn(time.Now(), false, []error{sink.Unfit(errors.New("no header"))}) // a delivery of such a task alone
+			time.Sleep(time.Second)
+		}
+		if second.got == 0 {
+			t.Error("the second link got nothing")
+		}
+	})
+}
+
+func TestAFirstLinkThatPanicsIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{away: true}, link{}
+		l := &links{first: &first, second: &second, log: slog.New(slog.DiscardHandler)}
+		if !deliver(l) || second.got != 2 {
+			t.Fatalf("with no time to wait, the second link got %d tasks", second.got)
+		}
+		first.panics = true
+		time.Sleep(2 * firstTry)
+		func() {
+			defer func() { _ = recover() }()
+			deliver(l)
+		}()
+		first.panics, first.away = false, false
+		if !deliver(l) || first.got != 2 {
+			t.Errorf("the first link got %d tasks", first.got)
+		}
+	})
+}
+
+func TestAPairWithTheSameFirstLinkGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{away: true}, link{}
+		before := &links{first: &first, second: &second, log: slog.New(slog.DiscardHandler)}
+		deliver(before)
+		l := &links{first: &first, second: &second, after: time.Hour, log: before.log}
+		l.goOn(before)
+		if !deliver(l) || second.got != 4 {
+			t.Errorf("the second link got %d tasks", second.got)
 		}
 	})
 }
