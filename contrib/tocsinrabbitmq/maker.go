@@ -82,7 +82,7 @@ func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{m, route}, nil
+	return &publisher{m, route}, nil
 }
 
 func (m *Maker) route(p tocsin.Policy) (*sink.Route, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/tocsinhq/tocsin/sink"
 )
 
-// Sink publishes the tasks of one policy. It implements sink.Sink.
-type Sink struct {
+// publisher publishes the tasks of one policy. It implements sink.Sink.
+type publisher struct {
 	m     *Maker
 	route *sink.Route
 }
@@ -26,7 +26,7 @@ type message struct {
 }
 
 // Deliver implements sink.Sink. Its tasks go through one channel, at most window at once.
-func (s *Sink) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
+func (s *publisher) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	within, cancel := sink.Within(ctx)
 	defer cancel()
 	errs := make([]error, len(tasks))
@@ -54,7 +54,7 @@ func (s *Sink) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 }
 
 // message makes the message of a task. Its errors are those of tocsin.Bury.
-func (s *Sink) message(task tocsin.Info) (message, error) {
+func (s *publisher) message(task tocsin.Info) (message, error) {
 	m, err := s.route.Message(task)
 	if err != nil {
 		return message{}, err
