@@ -112,7 +112,13 @@ func policy(topic string) tocsin.Policy {
 // to returns a sink of a maker of its own.
 func to(t *testing.T, cfg sink.Config, topic string) sink.Sink {
 	t.Helper()
-	s, err := maker(t, cfg).Sink(policy(topic))
+	return of(t, maker(t, cfg), topic)
+}
+
+// of returns a maker's sink of a policy of its own.
+func of(t *testing.T, m *tocsinrabbitmq.Maker, topic string) sink.Sink {
+	t.Helper()
+	s, err := m.Sink(policy(topic))
 	if err != nil {
 		t.Fatal(err)
 	}

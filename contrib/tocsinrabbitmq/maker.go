@@ -88,21 +88,21 @@ func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
 func (m *Maker) route(p tocsin.Policy) (*sink.Route, error) {
 	route, err := sink.NewRoute(m.cfg, p)
 	if err == nil && route.Fixed() {
-		err = m.fits(route.Topic())
+		err = m.fits("a routing key", route.Topic())
 	}
 	return route, err
 }
 
-// fits returns an error for a routing key that AMQP can't carry: the client would lose its connection over it.
-func (m *Maker) fits(key string) error {
-	if len(key) > maxKey {
-		return m.errorf("a routing key has %d bytes, and RabbitMQ takes %d", len(key), maxKey)
+// fits returns an error for a text that is too long for AMQP. The client closes the connection of all policies over such a text.
+func (m *Maker) fits(what, text string) error {
+	if len(text) > maxShort {
+		return m.errorf("%s has %d bytes, and RabbitMQ takes %d", what, len(text), maxShort)
 	}
 	return nil
 }
 
-// maxKey is the most bytes of a short string of AMQP.
-const maxKey = 255
+// maxShort is the most bytes of a short string of AMQP.
+const maxShort = 255
 
 // Close implements sink.Maker.
 func (m *Maker) Close(ctx context.Context) error {

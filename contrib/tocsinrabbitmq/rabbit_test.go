@@ -37,6 +37,7 @@ func TestRabbitMQ(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, broker){
 			"a consumer in Python":               consumed,
 			"refusals":                           refusals,
+			"a long name of a header":            longName,
 			"a fixed topic":                      fixed,
 			"an exchange that is declared later": exchangeLater,
 			"a queue that is full":               full,
@@ -168,6 +169,31 @@ func refusals(t *testing.T, b broker) {
 				t.Errorf("alone: %v", again)
 			}
 		})
+	}
+}
+
+// longName delivers a task that only plain SQL can store, beside a good task of another policy.
+func longName(t *testing.T, b broker) {
+	b.queue(t, "long.bad", nil)
+	b.queue(t, "long.good", nil)
+	var log devtest.Log
+	cfg := b.config()
+	cfg.Logger = log.Logger()
+	m := maker(t, cfg)
+	bad, good := of(t, m, "long.bad"), of(t, m, "long.good")
+	long := task("{}", "")
+	long.Headers = tocsin.Headers(`{"` + strings.Repeat("h", 256) + `":""}`)
+	for _, c := range []struct {
+		s    sink.Sink
+		task tocsin.Info
+		want string
+	}{{good, task("{}", ""), "complete"}, {bad, long, "bury"}, {good, task("{}", ""), "complete"}} {
+		if errs, _ := deliver(t, c.s, soon, c.task); outcome(errs[0]) != c.want {
+			t.Errorf("%v, want %s", errs, c.want)
+		}
+	}
+	if made := log.Lines("connected to RabbitMQ"); len(made) != 1 {
+		t.Errorf("%d connections, want one: %v", len(made), log.Lines())
 	}
 }
 
@@ -365,11 +391,7 @@ func blocked(t *testing.T, b broker) {
 	shut, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	other := maker(t, b.config())
-	another, err := other.Sink(policy("blocked"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if errs, _ := deliver(t, another, 2*time.Second, during...); outcome(errs[0]) != "unavailable" {
+	if errs, _ := deliver(t, of(t, other, "blocked"), 2*time.Second, during...); outcome(errs[0]) != "unavailable" {
 		t.Fatal(errs)
 	}
 	if err := other.Close(shut); err != nil {
@@ -410,10 +432,7 @@ func silent(t *testing.T, b broker) {
 func unread(t *testing.T, b broker) {
 	b.queue(t, "unread", nil)
 	m := maker(t, b.config())
-	s, err := m.Sink(policy("unread"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := of(t, m, "unread")
 	var all []tocsin.Info
 	for range 2 * 256 {
 		all = append(all, task(strings.Repeat("x", 4*tocsin.MaxPayload), ""))

@@ -59,11 +59,14 @@ func (s *publisher) message(task tocsin.Info) (message, error) {
 	if err != nil {
 		return message{}, err
 	}
-	if err := s.m.fits(m.Topic); err != nil {
+	if err := s.m.fits("a routing key", m.Topic); err != nil {
 		return message{}, tocsin.Bury(err)
 	}
 	headers := amqp.Table{}
 	for _, h := range m.Headers {
+		if err := s.m.fits("the name of a header", h.Name); err != nil {
+			return message{}, tocsin.Bury(err)
+		}
 		headers[h.Name] = h.Text
 	}
 	for _, a := range m.Attributes {
