@@ -25,7 +25,7 @@ const (
 	firstWait   = 100 * time.Millisecond
 	longestWait = 2 * time.Second  // between two attempts to connect
 	steady      = 10 * time.Second // a connection that lasted as long is replaced at once
-	channels    = 64               // of a connection, for as many deliveries at once
+	channels    = 128              // of a connection, for as many deliveries at once
 )
 
 // run keeps a connection, until Close.

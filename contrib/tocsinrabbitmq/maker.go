@@ -82,7 +82,7 @@ func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &publisher{m, route}, nil
+	return &publisher{m, route, make(chan struct{}, channels/2)}, nil
 }
 
 func (m *Maker) route(p tocsin.Policy) (*sink.Route, error) {

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ func TestRabbitMQ(t *testing.T) {
 			"a fixed topic":                      fixed,
 			"an exchange that is declared later": exchangeLater,
 			"a queue that is full":               full,
+			"a queue that never confirms":        unconfirmed,
 			"Ping":                               ping,
 			"users":                              users,
 			"a deadline that is over":            tooLate,
@@ -264,6 +266,43 @@ func full(t *testing.T, b broker) {
 	})
 	if errs, _ := deliver(t, s, soon, all[0]); errs[0] != nil {
 		t.Error(errs)
+	}
+}
+
+// unconfirmed has a queue take messages without a confirm, as without its majority, and delivers more to it than there are channels.
+func unconfirmed(t *testing.T, b broker) {
+	b.queue(t, "confirmed", nil)
+	b.queue(t, "unconfirmed", amqp.Table{"x-queue-type": "quorum"})
+	control := func(what string) {
+		if err := b.Control(context.Background(), "eval", "sys:"+what+"('%2F_unconfirmed')."); err != nil {
+			t.Error(err)
+		}
+	}
+	control("suspend")
+	defer control("resume") // else the broker does not stop
+	m := maker(t, b.config())
+	bad, good := of(t, m, "unconfirmed"), of(t, m, "confirmed")
+	if errs, _ := deliver(t, good, soon, tasks(1)...); errs[0] != nil {
+		t.Fatal(errs)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var under sync.WaitGroup
+	defer under.Wait()
+	defer cancel()
+	for range 200 {
+		under.Go(func() { bad.Deliver(ctx, tasks(1)) })
+	}
+	for tries := 1; ; tries++ { // the first may be one of those that have a channel
+		errs, _ := deliver(t, bad, time.Second, tasks(1)...)
+		if outcome(errs[0]) == "unavailable" && strings.Contains(errs[0].Error(), "sink rabbit: no channel to RabbitMQ was free in time") {
+			break
+		}
+		if tries == 10 {
+			t.Fatalf("%v, want no free channel for this policy", errs)
+		}
+	}
+	if errs, _ := deliver(t, good, soon, tasks(1)...); errs[0] != nil {
+		t.Errorf("%v, of another queue", errs)
 	}
 }
 

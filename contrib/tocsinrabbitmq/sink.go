@@ -13,6 +13,7 @@ import (
 type publisher struct {
 	m     *Maker
 	route *sink.Route
+	busy  chan struct{} // full while half of the channels are in use: a queue that never confirms leaves the others to other policies
 }
 
 // prefix begins the names of CloudEvents attributes, by the binding for AMQP.
@@ -29,6 +30,12 @@ type message struct {
 func (s *publisher) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	within, cancel := sink.Within(ctx)
 	defer cancel()
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	case <-within.Done():
+		return sink.All(len(tasks), sink.Unavailable(s.m.noneFree()))
+	}
 	errs := make([]error, len(tasks))
 	var batch []message
 	var of []int // the task of each message
@@ -114,7 +121,7 @@ func (m *Maker) send(ctx context.Context, batch []message) []error {
 		case <-changed:
 			continue
 		case <-ctx.Done():
-			return sink.All(len(batch), sink.Unavailable(m.errorf("no channel to RabbitMQ was free in time")))
+			return sink.All(len(batch), sink.Unavailable(m.noneFree()))
 		case m.jobs <- job{inner, batch, done}:
 		}
 		select {
@@ -125,6 +132,8 @@ func (m *Maker) send(ctx context.Context, batch []message) []error {
 		}
 	}
 }
+
+func (m *Maker) noneFree() error { return m.errorf("no channel to RabbitMQ was free in time") }
 
 func (m *Maker) notConfirmed() error {
 	return m.errorf("RabbitMQ did not confirm the message in time: it is overloaded, or a quorum queue lacks its majority")
