@@ -138,14 +138,17 @@ func refusals(t *testing.T, b broker) {
 		says   string
 	}{
 		"all is well":            {onEvents, task("{}", "orders.us"), "complete complete complete", ""},
-		"no queue is bound":      {onEvents, task("{}", "orders.asia"), "complete retry complete", "sink rabbit: exchange events has no queue for routing key orders.asia: bind one"},
-		"there is no queue":      {b.config(), task("{}", "orders.asia"), "complete retry complete", "sink rabbit: there is no queue orders.asia: declare it"},
+		"no queue is bound":      {onEvents, task("{}", "orders.asia"), "complete retry complete", `sink rabbit: exchange events has no queue for routing key "orders.asia": bind one`},
+		"there is no queue":      {b.config(), task("{}", "orders.asia"), "complete retry complete", `sink rabbit: there is no queue "orders.asia": declare it`},
+		"no queue on two lines":  {b.config(), task("{}", "orders\nasia"), "complete retry complete", `sink rabbit: there is no queue "orders\nasia": declare it`},
+		"no bind on two lines":   {onEvents, task("{}", "orders\nasia"), "complete retry complete", `has no queue for routing key "orders\nasia": bind one`},
+		"forbidden on two lines": {byOrders, task("{}", "bills\neu"), "complete retry complete", `sink rabbit: user orders may not publish to "events/bills\neu": let it write there`},
 		"it is too large":        {onEvents, task(strings.Repeat("x", largest+1), "orders.us"), "complete bury complete", "larger than configured max size 100000"},
 		"it is large enough":     {onEvents, task(strings.Repeat("x", largest), "orders.us"), "complete complete complete", ""},
 		"a header is RabbitMQ's": {onEvents, withCC, "complete bury complete", "unacceptable_type_in_header"},
 		"the key is too long":    {onEvents, task("{}", strings.Repeat("o", 256)), "complete bury complete", "sink rabbit: a routing key has 256 bytes, and RabbitMQ takes 255"},
-		"a topic is forbidden":   {byOrders, task("{}", "bills.eu"), "complete retry complete", "sink rabbit: user orders may not publish to events/bills.eu: let it write there (rabbitmqctl set_permissions): ACCESS_REFUSED"},
-		"all are forbidden":      {byReader, task("{}", "orders.us"), "retry retry retry", "sink rabbit: user reader may not publish to events/orders.us: let it write there"},
+		"a topic is forbidden":   {byOrders, task("{}", "bills.eu"), "complete retry complete", `sink rabbit: user orders may not publish to "events/bills.eu": let it write there (rabbitmqctl set_permissions): "ACCESS_REFUSED`},
+		"all are forbidden":      {byReader, task("{}", "orders.us"), "retry retry retry", `sink rabbit: user reader may not publish to "events/orders.us": let it write there`},
 		"there is no exchange":   {toNothing, task("{}", "orders.us"), "unavailable unavailable unavailable", "sink rabbit: there is no exchange no.such: declare it, or name another in the sink's config: NOT_FOUND"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,8 +214,8 @@ func fixed(t *testing.T, b broker) {
 		says string
 	}{
 		"orders.eu":   {byOrders, ""},
-		"orders.asia": {onEvents, "sink rabbit: exchange events has no queue for routing key orders.asia: bind one"},
-		"bills.eu":    {byOrders, "sink rabbit: user orders may not publish to events/bills.eu"},
+		"orders.asia": {onEvents, `sink rabbit: exchange events has no queue for routing key "orders.asia": bind one`},
+		"bills.eu":    {byOrders, `sink rabbit: user orders may not publish to "events/bills.eu"`},
 		"orders.us":   {toQueue, ""},
 		"replicated":  {toQueue, ""},
 	} {
@@ -252,7 +255,7 @@ func full(t *testing.T, b broker) {
 			switch {
 			case err == nil:
 				taken++
-			case outcome(err) != "unavailable" || !strings.Contains(err.Error(), "sink rabbit: a queue of full refused the message: it is full"):
+			case outcome(err) != "unavailable" || !strings.Contains(err.Error(), `sink rabbit: a queue of "full" refused the message: it is full`):
 				t.Fatal(err)
 			}
 		}
@@ -317,8 +320,8 @@ func ping(t *testing.T, b broker) {
 	}{
 		"the queue is there":    {b.config(), "pinged", ""},
 		"it is seen by readers": {reader, "pinged", ""},
-		"no queue":              {b.config(), "unheard.of", "sink rabbit: there is no queue unheard.of: declare it"},
-		"another vhost":         {shop, "pinged", "sink rabbit: there is no queue pinged: declare it"},
+		"no queue":              {b.config(), "unheard.of", `sink rabbit: there is no queue "unheard.of": declare it`},
+		"another vhost":         {shop, "pinged", `sink rabbit: there is no queue "pinged": declare it`},
 		"by header":             {b.config(), "{header.Where}", ""},
 		"the exchange is there": {onEvents, "unheard.of", ""},
 		"no exchange":           {nowhere, "pinged", "sink rabbit: there is no exchange no.such: declare it"},

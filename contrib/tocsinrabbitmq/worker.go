@@ -227,7 +227,7 @@ func (m *Maker) refused(e *amqp.Error, msg message) error {
 	case amqp.NotFound:
 		return sink.Unavailable(m.errorf("there is no exchange %s: declare it, or name another in the sink's config: %s", m.cfg.Exchange, e.Reason))
 	case amqp.AccessRefused:
-		return msg.unserved(m.errorf("user %s may not publish to %s: let it write there (rabbitmqctl set_permissions): %s", m.cfg.Username, m.place(msg.key), e.Reason))
+		return msg.unserved(m.errorf("user %s may not publish to %q: let it write there (rabbitmqctl set_permissions): %q", m.cfg.Username, m.place(msg.key), e.Reason))
 	}
 	return sink.Unavailable(m.lost(e))
 }
@@ -244,13 +244,13 @@ func (m message) unserved(err error) error {
 // noQueue is the error of a message that RabbitMQ returned.
 func (m *Maker) noQueue(key string) error {
 	if m.cfg.Exchange == "" {
-		return m.errorf("there is no queue %s: declare it", key)
+		return m.errorf("there is no queue %q: declare it", key)
 	}
-	return m.errorf("exchange %s has no queue for routing key %s: bind one", m.cfg.Exchange, key)
+	return m.errorf("exchange %s has no queue for routing key %q: bind one", m.cfg.Exchange, key)
 }
 
 // refusedByQueue is the error of a nack. RabbitMQ sends one if a queue is over its x-max-length with overflow reject-publish, or has
 // failed: no fault of the message, and no reason to use up its attempts.
 func (m *Maker) refusedByQueue(key string) error {
-	return m.errorf("a queue of %s refused the message: it is full (x-max-length, reject-publish) or has failed: see to its consumers, or raise its limit", m.place(key))
+	return m.errorf("a queue of %q refused the message: it is full (x-max-length, reject-publish) or has failed: see to its consumers, or raise its limit", m.place(key))
 }
