@@ -60,19 +60,19 @@ func (s *publisher) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	return errs
 }
 
-// message makes the message of a task. Its errors are those of tocsin.Bury.
+// message makes the message of a task. Its errors are sink.Unfit.
 func (s *publisher) message(task tocsin.Info) (message, error) {
 	m, err := s.route.Message(task)
 	if err != nil {
 		return message{}, err
 	}
 	if err := s.m.fits("a routing key", m.Topic); err != nil {
-		return message{}, tocsin.Bury(err)
+		return message{}, sink.Unfit(err)
 	}
 	headers := amqp.Table{}
 	for _, h := range m.Headers {
 		if err := s.m.fits("the name of a header", h.Name); err != nil {
-			return message{}, tocsin.Bury(err)
+			return message{}, sink.Unfit(err)
 		}
 		headers[h.Name] = h.Text
 	}
