@@ -8,13 +8,18 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/sink"
 )
+
+// hung is how long one message may take to be sent. If it takes longer and its delivery ends, the connection hangs and is cut.
+const hung = time.Second
 
 // Codes of JetStream that nats.go has no names for.
 const (
@@ -31,8 +36,10 @@ const (
 
 // subject delivers to the subjects of one policy.
 type subject struct {
-	maker *Maker
-	route *sink.Route
+	maker   *Maker
+	route   *sink.Route
+	timeout time.Duration       // of a delivery
+	room    *semaphore.Weighted // of share
 }
 
 // flight is a message that was sent, or why it was not.
@@ -51,24 +58,30 @@ func (s *subject) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 		return sink.All(len(tasks), s.maker.away(err))
 	}
 	defer s.maker.leave()
+	stream, err := conn.publisher(s.timeout)
+	if err != nil {
+		return sink.All(len(tasks), s.maker.away(err))
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(conn.ctx, func() { end(context.Cause(conn.ctx)) })()
 	errs := make([]error, 0, len(tasks))
 	for part := range slices.Chunk(tasks, atOnce) {
-		errs = append(errs, s.deliver(ctx, conn, part)...)
+		errs = append(errs, s.deliver(ctx, conn, stream, part)...)
 	}
 	return errs
 }
 
 // deliver sends at most atOnce messages and waits for their acks.
-func (s *subject) deliver(ctx context.Context, conn *session, tasks []tocsin.Info) []error {
+func (s *subject) deliver(ctx context.Context, conn *session, stream jetstream.JetStream, tasks []tocsin.Info) []error {
 	n := int64(len(tasks))
-	if err := s.maker.room.Acquire(ctx, n); err != nil {
-		return sink.All(len(tasks), s.maker.away(context.Cause(ctx)))
+	for _, room := range []*semaphore.Weighted{s.room, s.maker.room} {
+		if err := room.Acquire(ctx, n); err != nil {
+			return sink.All(len(tasks), s.maker.away(context.Cause(ctx)))
+		}
+		defer room.Release(n)
 	}
-	defer s.maker.room.Release(n)
-	flights, release := s.send(ctx, conn, tasks)
+	flights, release := s.send(ctx, conn, stream, tasks)
 	defer release()
 	errs := make([]error, len(tasks))
 	for i, f := range flights {
@@ -87,8 +100,16 @@ func (s *subject) deliver(ctx context.Context, conn *session, tasks []tocsin.Inf
 }
 
 // send publishes the messages. The caller releases what watches their subjects.
-func (s *subject) send(ctx context.Context, conn *session, tasks []tocsin.Info) (flights []flight, release func()) {
-	defer context.AfterFunc(ctx, conn.cut)() // nothing else ends a write that the server does not read
+func (s *subject) send(ctx context.Context, conn *session, stream jetstream.JetStream, tasks []tocsin.Info) (flights []flight, release func()) {
+	sent, hangs := make(chan struct{}), time.NewTimer(hung)
+	defer close(sent)
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-sent:
+		case <-hangs.C:
+			conn.cut() // nothing else ends a write that the server does not read
+		}
+	})()
 	watched, releases := map[string]context.Context{}, []func(){}
 	for _, task := range tasks {
 		if ctx.Err() != nil {
@@ -110,7 +131,8 @@ func (s *subject) send(ctx context.Context, conn *session, tasks []tocsin.Info) 
 			watched[msg.Subject], done = conn.watch(ctx, msg.Subject)
 			releases = append(releases, done)
 		}
-		future, err := conn.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
+		hangs.Reset(hung)
+		future, err := stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
 		if err != nil {
 			if broken := net.Error(nil); errors.As(err, &broken) {
 				conn.cut() // a part of the message may have been sent

@@ -256,7 +256,7 @@ func TestADeliveryEndsWithTheConnection(t *testing.T) {
 	b.freeze(t)
 	sent, results := task(t, "2", nil), make(chan error)
 	go func() { results <- to.Deliver(t.Context(), []tocsin.Info{sent})[0] }()
-	awaitPublished(t, to)
+	awaitPending(t, to, 1, 1)
 	b.kill(t)
 	err := <-results
 	if wantLine(t, err, "no connection to NATS at "+b.address); outcome(err) != unavailable {
@@ -264,15 +264,91 @@ func TestADeliveryEndsWithTheConnection(t *testing.T) {
 	}
 }
 
-// awaitPublished waits until a delivery waits for its ack.
-func awaitPublished(t *testing.T, to sink.Sink) {
+// awaitPending waits until nats.go holds from least to most messages without an ack. It also holds those of deliveries that have ended.
+func awaitPending(t *testing.T, to sink.Sink, least, most int) {
 	t.Helper()
-	s := to.(*subject).maker.latest
-	for s.stream.PublishAsyncPending() == 0 {
-		if t.Context().Err() != nil {
-			t.Fatal("nothing is published")
+	s := to.(*subject)
+	stream, err := s.maker.latest.publisher(s.timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		n := stream.PublishAsyncPending()
+		if n >= least && n <= most {
+			return
 		}
-		time.Sleep(time.Millisecond)
+		if time.Now().After(limit) {
+			t.Fatalf("%d messages have no ack, want %d to %d", n, least, most)
+		}
+	}
+}
+
+func TestAStreamThatNeverAcknowledgesHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, "")
+	js := b.admin(t)
+	create(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}})
+	create(t, js, jetstream.StreamConfig{Name: "SILENT", Subjects: []string{"silent"}, NoAck: true})
+	m, _ := connect(t, b.config(), "orders")
+	sinkOf := func(topic string) sink.Sink {
+		p := policy(topic)
+		p.Timeout = tocsin.Duration(5 * time.Second)
+		to, err := m.Sink(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	silent, orders := sinkOf("silent"), sinkOf("orders")
+	wantLine(t, deliver(t, orders, task(t, "first", nil))[0], "")
+	const deliveries, each = 16, 256
+	var batches [deliveries][]tocsin.Info
+	for i := range batches {
+		for range each {
+			batches[i] = append(batches[i], task(t, "x", nil))
+		}
+	}
+	for round := 1; round <= 2; round++ { // in the second one nats.go has the messages of the first one too
+		results := make(chan []error, deliveries)
+		held, end := context.WithCancel(t.Context())
+		for _, tasks := range batches {
+			go func() { results <- silent.Deliver(held, tasks) }()
+		}
+		awaitPending(t, silent, round*share, round*deliveries*each)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		wantLine(t, orders.Deliver(ctx, []tocsin.Info{task(t, "x", nil)})[0], "")
+		cancel()
+		if len(results) > 0 {
+			t.Error("a delivery to the silent stream has ended before it could hold up others")
+		}
+		end()
+		for range deliveries {
+			if err := firstOf(<-results); outcome(err) != unavailable {
+				t.Error(err)
+			}
+		}
+	}
+	awaitPending(t, silent, 0, 0)
+}
+
+func TestADeliveryThatEndsWhileItSendsLeavesTheConnection(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, "")
+	create(t, b.admin(t), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}})
+	m, to := connect(t, b.config(), "orders")
+	wantLine(t, deliver(t, to, task(t, "first", nil))[0], "")
+	var tasks []tocsin.Info
+	for range atOnce {
+		tasks = append(tasks, task(t, strings.Repeat("x", 10_000), nil))
+	}
+	for i := range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond)
+		to.Deliver(ctx, tasks)
+		cancel()
+	}
+	wantLine(t, deliver(t, to, task(t, "last", nil))[0], "")
+	if n := m.latest.conn.Stats().Reconnects; n > 0 {
+		t.Errorf("the connection was lost %d times", n)
 	}
 }
 

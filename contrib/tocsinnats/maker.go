@@ -21,6 +21,7 @@ import (
 const (
 	atOnce   = 500             // messages of one delivery that wait for acks
 	pending  = 4096            // messages of all deliveries that do; a stream refuses more than 10,000
+	share    = pending / 2     // messages of one policy that do, so that a stream without acks does not stop the others
 	lastAcks = 2 * time.Second // how long Close waits for acks
 )
 
@@ -99,7 +100,7 @@ func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &subject{m, route}, nil
+	return &subject{m, route, p.WithDefaults().Timeout.D(), semaphore.NewWeighted(share)}, nil
 }
 
 func (m *Maker) route(p tocsin.Policy) (*sink.Route, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -19,7 +20,6 @@ const (
 	dialWithin = 2 * time.Second        // of one server, and again for its greeting
 	redial     = 500 * time.Millisecond // between two rounds over all servers
 	pingEvery  = 10 * time.Second       // a server that does not answer two of them is given up
-	forgotten  = time.Minute            // of a message whose ack has not come, to nats.go; its delivery ended before
 )
 
 var errInbox = errors.New("the user may not subscribe to its inbox, where acks come: allow it to subscribe to _INBOX.>")
@@ -32,12 +32,13 @@ type session struct {
 	opened chan struct{} // closed when conn and stream are set, or the session has ended
 	gone   chan struct{} // closed when nats.go has closed conn, or there will be none
 	conn   *nats.Conn
-	stream jetstream.JetStream
+	stream jetstream.JetStream // for questions
 	log    *slog.Logger
 
-	mu      sync.Mutex
-	stop    func() // ends the dialling, or the connection that was dialled; nil: neither yet
-	watches map[*watch]struct{}
+	mu         sync.Mutex
+	stop       func() // ends the dialling, or the connection that was dialled; nil: neither yet
+	watches    map[*watch]struct{}
+	publishers map[time.Duration]jetstream.JetStream // by the time-out of deliveries
 }
 
 // watch is a wait for what is published to a subject.
@@ -48,7 +49,10 @@ type watch struct {
 
 // open begins a session once the last one, if any, is gone. m.mu is held.
 func (m *Maker) open(last *session) *session {
-	s := &session{opened: make(chan struct{}), gone: make(chan struct{}), watches: map[*watch]struct{}{}, log: m.cfg.Logger.With("sink", m.cfg.Name)}
+	s := &session{
+		opened: make(chan struct{}), gone: make(chan struct{}), log: m.cfg.Logger.With("sink", m.cfg.Name),
+		watches: map[*watch]struct{}{}, publishers: map[time.Duration]jetstream.JetStream{},
+	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	m.opening.Go(func() {
 		defer close(s.opened)
@@ -63,7 +67,7 @@ func (m *Maker) open(last *session) *session {
 			return
 		}
 		s.conn = conn
-		if s.stream, err = jetstream.New(conn, jetstream.WithPublishAsyncTimeout(forgotten)); err != nil {
+		if s.stream, err = jetstream.New(conn); err != nil {
 			s.end(err)
 			conn.Close()
 		}
@@ -124,6 +128,21 @@ func (s *session) cut() {
 	if s.stop != nil {
 		s.stop()
 	}
+}
+
+// publisher returns the publisher for deliveries with this time-out. nats.go keeps a message without an ack until the time-out, which it
+// sets for a publisher and not for a message. The publisher has no limit of its own: Maker.room is the limit.
+func (s *session) publisher(timeout time.Duration) (jetstream.JetStream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.publishers[timeout] == nil {
+		stream, err := jetstream.New(s.conn, jetstream.WithPublishAsyncTimeout(timeout), jetstream.WithPublishAsyncMaxPending(math.MaxInt))
+		if err != nil {
+			return nil, err
+		}
+		s.publishers[timeout] = stream
+	}
+	return s.publishers[timeout], nil
 }
 
 // watch returns a context that also ends when the server forbids to publish to the subject. It is to be released.
