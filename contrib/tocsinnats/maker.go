@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/sink"
 )
 
@@ -55,9 +55,7 @@ func New(cfg sink.Config) (*Maker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = loop.Logger(cfg.Logger)
 	return &Maker{cfg: cfg, auth: auth, room: semaphore.NewWeighted(pending)}, nil
 }
 

@@ -1,6 +1,7 @@
 package tocsinnats
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -178,5 +179,16 @@ func TestAPatternCoversSubjectsAsTheServerSays(t *testing.T) {
 		if got := covers(c.pattern, c.subject); got != c.want {
 			t.Errorf("%s has %s: %t", c.pattern, c.subject, got)
 		}
+	}
+}
+
+func TestWithoutALoggerOnlyWarningsAndErrorsAreLogged(t *testing.T) {
+	t.Parallel()
+	m, err := New(sink.Config{Name: "nats", Addresses: []string{"localhost:4222"}, Topics: []string{"*"}, Cluster: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if log := m.cfg.Logger; log.Enabled(t.Context(), slog.LevelInfo) || !log.Enabled(t.Context(), slog.LevelWarn) {
+		t.Error("the level is not that of warnings")
 	}
 }

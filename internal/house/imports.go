@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"contrib/tocsinkafka":         {".", "sink"},
 	"contrib/tocsinkafka/broker":  {"internal/devserver"},
 	"contrib/tocsinrabbitmq":      {".", "sink", "internal/loop"},
-	"contrib/tocsinnats":          {".", "sink"},
+	"contrib/tocsinnats":          {".", "sink", "internal/loop"},
 	"contrib/tocsinpg/pgtest":     {".", "outbox", "contrib/tocsinpg", "tocsintest", "internal/devserver"},
 	"config":                      {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "sink", "upkeep", "internal/apitoken", "internal/mysql", "internal/name", "internal/yamlfile"},
 	"api":                         {".", "assign", "biztype", "operator", "schedule", "internal/apitoken", "internal/loop", "internal/mysql", "internal/name"},
