@@ -123,7 +123,7 @@ func (s *subject) send(ctx context.Context, conn *session, stream jetstream.JetS
 		}
 		msg, err := encode(m)
 		if err != nil {
-			flights = append(flights, flight{err: tocsin.Bury(fmt.Errorf("sink %s: %w", s.maker.cfg.Name, err))})
+			flights = append(flights, flight{err: sink.Unfit(fmt.Errorf("sink %s: %w", s.maker.cfg.Name, err))})
 			continue
 		}
 		if watched[msg.Subject] == nil {
