@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/ids"
 )
@@ -86,36 +84,6 @@ func TestAChangeDoesNotReadSettledRunsUnderItsLock(t *testing.T) {
 	}
 	if err := s.Delete(t.Context(), d.Name); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestAChangeWaitsForNoRunInDelivery, not even for one that its handler has completed in a transaction that is open.
-func TestAChangeWaitsForNoRunInDelivery(t *testing.T) {
-	t.Parallel()
-	s := newTurns(t)
-	of := s.plan(OverlapAllow, func(d *Definition) { d.PauseAfter = 1 })
-	completed, fails, next := s.put(of, claimed), s.put(of, is{ago: 1, status: tocsin.Claimed}), s.put(of, is{ago: -1})
-	tx, err := s.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.Exec("UPDATE "+s.site.cfg.Layout.Table(of.Table)+" SET status = 2, claimed_by = ? WHERE job_id = ?", client.CompletedInTx, uint64(completed)); err != nil {
-		t.Fatal(err)
-	}
-	if s.settle(fails, tocsin.Buried); s.get(of.Name).State != Paused || s.became(next) != "the schedule was paused" {
-		t.Errorf("after a failure: %+v, the next run %q", s.get(of.Name), s.became(next))
-	}
-	d := of.Definition
-	d.Payload = "new"
-	s.apply(d)
-	for _, turn := range []func(context.Context, string) (Schedule, bool, error){s.Activate, s.Deactivate} {
-		if after, changed, err := turn(t.Context(), of.Name); err != nil || !changed || (len(s.pending(of)) > 0) != (after.State == Active) {
-			t.Errorf("%v, %v: %+v, %d are pending", changed, err, after, len(s.pending(of)))
-		}
-	}
-	if err := s.Delete(t.Context(), of.Name); err != nil || s.became(completed) != "claimed" {
-		t.Errorf("deleted: %v, the run in delivery is %s", err, s.became(completed))
 	}
 }
 

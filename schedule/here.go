@@ -295,31 +295,11 @@ func (h *here) byHand(ctx context.Context, runs []run) ([]run, error) {
 // list repeats a text with commas between.
 func list(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") }
 
-// cancelsAtOnce is how many runs one statement cancels.
-const cancelsAtOnce = 2 * MaxRuns
-
-// cancel cancels the pending runs with keys of a range, apart from those that are due after one time and until another. They are read
-// without locks: a run between them may be in delivery, and its handler may have completed it in a transaction that is open.
+// cancel cancels the pending runs with keys of a range, apart from those that are due after one time and until another.
 func (h *here) cancel(ctx context.Context, from, until, reason string, after, before time.Time) error {
-	question := readPending
-	if h.conn == nil {
-		question += "\nFOR UPDATE" // a caller's snapshot may be older than runs
-	}
-	for n := cancelsAtOnce; n == cancelsAtOnce; {
-		args := []any{reason}
-		err := h.sets(ctx, question, []any{h.row.subject(), h.row.number, []byte(from), []byte(until), at(after), at(before), cancelsAtOnce},
-			func(_ int, rows *sql.Rows) error {
-				var id uint64
-				err := rows.Scan(&id)
-				args = append(args, id)
-				return err
-			})
-		if n = len(args) - 1; err == nil && n > 0 {
-			_, err = h.exec(ctx, strings.Replace(cancelRuns, "{ids}", list("?", n), 1), args...)
-		}
-		if err != nil {
-			return fmt.Errorf("cancel runs in %s: %w", h.task(), err)
-		}
+	_, err := h.exec(ctx, cancelRuns, reason, h.row.subject(), h.row.number, []byte(from), []byte(until), at(after), at(before))
+	if err != nil {
+		return fmt.Errorf("cancel runs in %s: %w", h.task(), err)
 	}
 	return nil
 }
