@@ -28,7 +28,7 @@ type unreadable struct{ text string }
 
 func (u *unreadable) Error() string { return u.text }
 
-// unhappy is an error of which nothing but its text can be had.
+// unhappy is an error whose text can be read, and whose other methods panic.
 type unhappy struct{}
 
 func (unhappy) Error() string        { return "no" }

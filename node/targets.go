@@ -204,7 +204,7 @@ func (t *targets) second(p, way biztype.Policy, m *made, before made) error {
 	return nil
 }
 
-// keyOf is all that the sink of a policy depends on, but for the values of secrets.
+// keyOf returns what the sink of a policy depends on, apart from the values of secrets.
 func keyOf(p biztype.Policy) string {
 	text, _ := json.Marshal(biztype.Policy{Webhook: p.Webhook, Sink: p.Sink, Fallback: p.Fallback, Concurrency: p.Concurrency, Timeout: p.Timeout})
 	return string(text)

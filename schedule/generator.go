@@ -38,7 +38,7 @@ const (
 	passMakes  = 20                     // Makes of one schedule in a pass
 	passLook   = time.Second            // between two looks whether tables were added, or a clock was set back
 	passAgain  = 5 * time.Second        // from a pass that failed to the next; doubles
-	makeSlow   = time.Second / 4        // a Make that takes longer makes way for others, of which none waits for a lock
+	makeSlow   = time.Second / 4        // a slower Make gives its place to another, and the next ones wait for no lock
 	makeWithin = 10 * time.Second       // time-out of one Make
 	dueWithin  = 30 * time.Second       // time-out of Due
 )

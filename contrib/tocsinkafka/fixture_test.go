@@ -186,7 +186,7 @@ func (r record) message() sink.Message {
 	return m
 }
 
-// read reads a topic that has so many records, or will have them.
+// read waits until a topic has at least that many records, and returns all.
 func (c *cluster) read(tb testing.TB, topic string, least int) (all []sink.Message) {
 	tb.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {

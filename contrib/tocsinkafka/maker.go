@@ -105,7 +105,7 @@ func New(cfg sink.Config) (*Maker, error) {
 	return m, nil
 }
 
-// backoff returns the wait after so many failures.
+// backoff returns how long to wait after a number of failures in a row.
 func backoff(failures int) time.Duration {
 	return min(firstBackoff<<min(max(failures-1, 0), 10), longestBackoff)
 }

@@ -192,7 +192,7 @@ func TestEachRefusalOfTheServerHasItsOutcome(t *testing.T) {
 	}
 }
 
-// answers lets somebody who is no stream answer on a subject.
+// answers has a plain subscriber reply on a subject, where a stream is expected.
 func answers(t *testing.T, conn *nats.Conn, subject string) {
 	t.Helper()
 	if _, err := conn.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond([]byte("hello")) }); err != nil {

@@ -22,8 +22,8 @@ const (
 	userWithin = time.Second // servers before 2.10 do not answer
 )
 
-// Ping connects, and asks NATS whether a stream has the policy's subject and whether the user may publish to it. What the user may
-// not ask is taken as it should be: a delivery needs no right to ask. Nothing is published.
+// Ping connects, and asks NATS whether a stream has the policy's subject and whether the user may publish to it. If the user lacks the right
+// to ask, Ping reports no fault: deliveries do not need that right. It publishes nothing.
 func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
 	route, err := m.route(p)
 	if err != nil {

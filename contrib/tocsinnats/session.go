@@ -24,8 +24,8 @@ const (
 
 var errInbox = errors.New("the user may not subscribe to its inbox, where acks come: allow it to subscribe to _INBOX.>")
 
-// session is a connection that nats.go opens again when it breaks. It ends with the Maker, and when nats.go gives it up, as after a
-// password was refused twice.
+// session is a connection, which nats.go opens again when it breaks. It ends with the Maker, or when nats.go stops trying, for instance
+// after a password was refused twice.
 type session struct {
 	ctx    context.Context // ends with the session, and its cause says why
 	end    context.CancelCauseFunc

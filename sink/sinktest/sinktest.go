@@ -30,7 +30,7 @@ type Target struct {
 	Config  sink.Config                                                  // of the broker; Run sets Topics
 	New     func(cfg sink.Config) (sink.Maker, error)                    // of the module
 	Make    func(tb testing.TB, topic string)                            // makes a topic, so that the broker keeps what is sent to it
-	Read    func(tb testing.TB, topic string, least int) []sink.Message  // waits for so many messages of a topic, and returns all that it has, in any order
+	Read    func(tb testing.TB, topic string, least int) []sink.Message  // waits until a topic has at least that many messages, and returns all, in any order
 	Refused func(tb testing.TB, topic string) (tocsin.Sink, tocsin.Info) // makes the topic, and returns a task that the broker will never take
 	Keyed   bool                                                         // the broker keeps the key of a message
 	Vague   bool                                                         // a message has no place of its own: a run's output names its topic alone
