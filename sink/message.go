@@ -31,19 +31,24 @@ type Pair struct{ Name, Text string }
 
 // Route makes the messages of a policy's tasks. Safe for concurrent use.
 type Route struct {
-	cfg Config
-	to  tocsin.Sink
+	cfg  Config
+	to   tocsin.Sink
+	fits func(topic string) error
 }
 
 // placeholder is a part of a topic that is filled in.
 var placeholder = regexp.MustCompile(`\{[^{}]*\}`)
 
-// NewRoute checks the topic and the key of a policy, whose Sink is set.
-func NewRoute(cfg Config, p tocsin.Policy) (*Route, error) {
-	r := &Route{cfg, *p.WithDefaults().Sink}
+// NewRoute checks the topic and the key of a policy, whose Sink is set. fits returns an error if the broker can't have a topic of that
+// name, as far as its form shows. A topic that depends on headers is asked for with an x in their place, and again as it comes out.
+func NewRoute(cfg Config, p tocsin.Policy, fits func(topic string) error) (*Route, error) {
+	r := &Route{cfg, *p.WithDefaults().Sink, fits}
 	r.to.Topic = strings.ReplaceAll(r.to.Topic, "{biz_type}", p.Name)
 	if r.Fixed() && !cfg.Allows(r.to.Topic) {
 		return nil, r.notAllowed(p.Name, r.to.Topic)
+	}
+	if err := fits(placeholder.ReplaceAllString(r.to.Topic, "x")); err != nil {
+		return nil, fmt.Errorf("biz type %s: sink %s: %w", p.Name, cfg.Name, err)
 	}
 	return r, nil
 }
@@ -105,6 +110,9 @@ func (r *Route) topicOf(task tocsin.Info, headers map[string]string) (string, er
 		return "", fmt.Errorf("topic %s of sink %s: the task has no header %q", r.to.Topic, r.cfg.Name, missing)
 	case !r.cfg.Allows(topic):
 		return "", r.notAllowed(task.BizType, strconv.Quote(topic))
+	}
+	if err := r.fits(topic); err != nil {
+		return "", fmt.Errorf("sink %s: %w", r.cfg.Name, err)
 	}
 	return topic, nil
 }

@@ -3,6 +3,7 @@ package sink_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,10 +24,18 @@ func task() tocsin.Info {
 	}
 }
 
+// fits refuses topics that end with a dot.
+func fits(topic string) error {
+	if strings.HasSuffix(topic, ".") {
+		return fmt.Errorf("topic %q ends with a dot", topic)
+	}
+	return nil
+}
+
 // route is that of a policy that goes to a sink.
 func route(t *testing.T, to tocsin.Sink) *sink.Route {
 	t.Helper()
-	r, err := sink.NewRoute(cfg, tocsin.Policy{Name: "order.close", Sink: &to})
+	r, err := sink.NewRoute(cfg, tocsin.Policy{Name: "order.close", Sink: &to}, fits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +92,12 @@ func TestWhatCanNeverBeSentIsDead(t *testing.T) {
 		`topic {header.country} of sink orders-kafka: the task has no header "country"`: {tocsin.Sink{Topic: "{header.country}"}, `{}`},
 		`key header.country of sink orders-kafka: the task has no header "country"`:     {tocsin.Sink{Topic: "orders.x", Key: "header.country"}, `{}`},
 		`biz type order.close: sink orders-kafka does not allow topic "us"`:             {tocsin.Sink{Topic: "{header.region}"}, `{"region":"us"}`},
+		`sink orders-kafka: topic "eu-." ends with a dot`:                               {tocsin.Sink{Topic: "{header.region}"}, `{"region":"eu-."}`},
 		`headers`: {tocsin.Sink{Topic: "orders.x"}, `[1]`},
 	} {
 		bad := task()
 		bad.Headers = c.headers
-		r, err := sink.NewRoute(cfg, tocsin.Policy{Name: "order.close", Sink: &tocsin.Sink{Name: cfg.Name, Topic: c.to.Topic, Key: c.to.Key}})
+		r, err := sink.NewRoute(cfg, tocsin.Policy{Name: "order.close", Sink: &tocsin.Sink{Name: cfg.Name, Topic: c.to.Topic, Key: c.to.Key}}, fits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +106,12 @@ func TestWhatCanNeverBeSentIsDead(t *testing.T) {
 			t.Errorf("got %s %q, want it dead: %s", verb, reason, want)
 		}
 	}
-	_, err := sink.NewRoute(cfg, tocsin.Policy{Name: "order.close", Sink: &tocsin.Sink{Name: cfg.Name, Topic: "refunds"}})
+	_, err := sink.NewRoute(cfg, tocsin.Policy{Name: "order.close", Sink: &tocsin.Sink{Name: cfg.Name, Topic: "refunds"}}, fits)
 	if want := "biz type order.close: sink orders-kafka does not allow topic refunds: name another, or add it to the sink's topics in the config"; err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	_, err = sink.NewRoute(cfg, tocsin.Policy{Name: "order.close", Sink: &tocsin.Sink{Name: cfg.Name, Topic: "orders.{header.x}."}}, fits)
+	if want := `biz type order.close: sink orders-kafka: topic "orders.x." ends with a dot`; err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 }

@@ -63,14 +63,10 @@ func (c Config) Allows(topic string) bool {
 
 // Maker makes the sinks of policies for one broker, which share its connections. Safe for concurrent use.
 type Maker interface {
-	// Kind is the broker's kind, as in the config: kafka for instance.
-	Kind() string
-	// Check returns one line if the broker can't take the tasks of the policy, whose Sink is set. It connects to nothing.
-	Check(p tocsin.Policy) error
 	// Ping asks the broker whether the policy's topic is there and may be written. One line says what is wrong, and what to do.
 	// A topic that depends on headers is not asked for.
 	Ping(ctx context.Context, p tocsin.Policy) error
-	// Sink makes the sink of a policy. It connects to nothing.
+	// Sink makes the sink of a policy, whose Sink is set. It returns one line if the broker can't take the policy's tasks. It connects to nothing.
 	Sink(p tocsin.Policy) (Sink, error)
 	// Close ends deliveries under way, and the connections. Sinks return Unavailable from then on.
 	Close(ctx context.Context) error

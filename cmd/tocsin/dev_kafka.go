@@ -40,7 +40,7 @@ func startBroker(ctx context.Context, port int, topic string) (b devBroker, err 
 	if err != nil {
 		return devBroker{}, errors.Join(err, b.stop())
 	}
-	b.beside = &devcluster.Broker{Name: devSink, Kind: maker.Kind(), Address: b.server.Address(), Maker: maker}
+	b.beside = &devcluster.Broker{Name: devSink, Kind: "kafka", Address: b.server.Address(), Maker: maker}
 	return b, nil
 }
 

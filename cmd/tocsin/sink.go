@@ -98,7 +98,7 @@ func (a *app) checkSinks(ctx context.Context, file config.File, policies []bizty
 			}
 			maker, err := m.of(way)
 			if err == nil {
-				err = maker.Check(way)
+				_, err = maker.Sink(way)
 			}
 			wrong = append(wrong, err)
 		}
@@ -164,7 +164,7 @@ func (a *app) testSink(ctx context.Context, name, topic, key string) error {
 	if err := to.Deliver(context.WithValue(ctx, client.OutputKey, &outputs), []tocsin.Info{task})[0]; err != nil {
 		return err
 	}
-	done := testedSink{name, m[name].Kind(), topic, task.Key(), outputs.Of(uint64(id)), time.Since(began).Round(100 * time.Microsecond).String()}
+	done := testedSink{name, file.Sinks[name].Kind, topic, task.Key(), outputs.Of(uint64(id)), time.Since(began).Round(100 * time.Microsecond).String()}
 	return a.print(done, func(w io.Writer) {
 		fmt.Fprintf(w, "%s: stored record %s at %s in %s\n", done.Sink, done.ID, oneCell(done.At), done.Took)
 	})

@@ -59,7 +59,7 @@ func TestTheConfigAndThePoliciesOfThePage(t *testing.T) {
 			if p.Sink.Name != "orders-kafka" {
 				continue
 			}
-			if err := first.Check(p); err != nil {
+			if _, err := first.Sink(p); err != nil {
 				t.Error(err)
 			}
 		}

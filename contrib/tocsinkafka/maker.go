@@ -110,41 +110,24 @@ func backoff(failures int) time.Duration {
 	return min(firstBackoff<<min(max(failures-1, 0), 10), longestBackoff)
 }
 
-// Kind returns "kafka".
-func (m *Maker) Kind() string { return "kafka" }
-
-// Check checks the topic and the key of a policy.
-func (m *Maker) Check(p tocsin.Policy) error {
-	_, err := m.route(p)
-	return err
-}
-
 // Sink returns the sink of a policy.
 func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
-	route, err := m.route(p)
+	route, err := sink.NewRoute(m.cfg, p, fits)
 	if err != nil {
 		return nil, err
 	}
 	return &topics{m, route}, nil
 }
 
-var (
-	header    = regexp.MustCompile(`\{[^{}]*\}`)
-	topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
-)
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-func (m *Maker) route(p tocsin.Policy) (*sink.Route, error) {
-	route, err := sink.NewRoute(m.cfg, p)
-	if err != nil {
-		return nil, err
+// fits returns an error if Kafka can't have a topic of that name.
+func fits(topic string) error {
+	if !topicName.MatchString(topic) || topic == "." || topic == ".." {
+		return fmt.Errorf("topic %q has characters other than A-Z, a-z, 0-9, '.', '_' and '-', or more than 249", topic)
 	}
-	if !isTopic(header.ReplaceAllString(route.Topic(), "x")) {
-		return nil, fmt.Errorf("biz type %s: topic %q of sink %s has characters other than A-Z, a-z, 0-9, '.', '_' and '-', or more than 249", p.Name, route.Topic(), m.cfg.Name)
-	}
-	return route, nil
+	return nil
 }
-
-func isTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
 
 // client returns a client, which it makes at the first call.
 func (m *Maker) client(which int) (*kgo.Client, error) {
@@ -192,7 +175,7 @@ func (m *Maker) heal(topic string, err error) bool {
 
 // Ping asks the brokers for the topic of the policy, whether the user may write to it, and for an id of an idempotent producer.
 func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
-	route, err := m.route(p)
+	route, err := sink.NewRoute(m.cfg, p, fits)
 	if err != nil {
 		return err
 	}

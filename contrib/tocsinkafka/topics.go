@@ -55,9 +55,6 @@ func (t *topics) record(task tocsin.Info) (*kgo.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !isTopic(m.Topic) {
-		return nil, sink.Unfit(fmt.Errorf("sink %s: a header makes the topic %q, which Kafka can't have", t.maker.cfg.Name, m.Topic))
-	}
 	headers := []kgo.RecordHeader{{Key: contentType, Value: []byte(m.ContentType)}}
 	for _, a := range m.Attributes {
 		headers = append(headers, kgo.RecordHeader{Key: attribute + a.Name, Value: []byte(a.Text)})

@@ -25,8 +25,8 @@ func TestConforms(t *testing.T) {
 		ask(js, strings.ReplaceAll(topic, ".", "_"))
 	}
 	target := sinktest.Target{
-		Config: cfg, Finds: true,
-		New: func(cfg sink.Config) (sink.Maker, error) { return New(cfg) },
+		Config: cfg,
+		New:    func(cfg sink.Config) (sink.Maker, error) { return New(cfg) },
 		Make: func(tb testing.TB, topic string) {
 			do(tb, topic, func(js jetstream.JetStream, name string) {
 				create(tb, js, jetstream.StreamConfig{Name: name, Subjects: []string{topic}})

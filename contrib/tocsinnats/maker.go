@@ -83,33 +83,13 @@ func authentication(cfg sink.Config) ([]nats.Option, error) {
 	return []nats.Option{nats.Nkey(cfg.Username, pair.Sign)}, nil
 }
 
-// Kind returns "nats".
-func (m *Maker) Kind() string { return "nats" }
-
-// Check returns one line if NATS can't take the tasks of the policy. It connects to nothing.
-func (m *Maker) Check(p tocsin.Policy) error {
-	_, err := m.route(p)
-	return err
-}
-
 // Sink makes the sink of a policy. It connects to nothing.
 func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
-	route, err := m.route(p)
+	route, err := sink.NewRoute(m.cfg, p, checkSubject)
 	if err != nil {
 		return nil, err
 	}
 	return &subject{m, route, p.WithDefaults().Timeout.D(), semaphore.NewWeighted(share)}, nil
-}
-
-func (m *Maker) route(p tocsin.Policy) (*sink.Route, error) {
-	r, err := sink.NewRoute(m.cfg, p)
-	if err == nil && r.Fixed() {
-		err = checkSubject(r.Topic())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
 }
 
 // Close gives deliveries under way a little time for their acks, ends them, and closes the connection. Sinks return Unavailable from

@@ -28,9 +28,6 @@ var (
 
 // encode makes the message of NATS. What can't be carried as it is, is an error: a consumer never gets a header that was changed.
 func encode(m sink.Message) (*nats.Msg, error) {
-	if err := checkSubject(m.Topic); err != nil {
-		return nil, err
-	}
 	all := nats.Header{jetstream.MsgIDHeader: {m.ID}, contentType: {m.ContentType}}
 	for _, a := range m.Attributes {
 		all[attribute+a.Name] = []string{percent(a.Text)}

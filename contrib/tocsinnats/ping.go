@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/sink"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 // Ping connects, and asks NATS whether a stream has the policy's subject and whether the user may publish to it. If the user lacks the right
 // to ask, Ping reports no fault: deliveries do not need that right. It publishes nothing.
 func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
-	route, err := m.route(p)
+	route, err := sink.NewRoute(m.cfg, p, checkSubject)
 	if err != nil {
 		return err
 	}

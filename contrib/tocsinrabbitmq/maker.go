@@ -67,36 +67,22 @@ func New(cfg sink.Config) (*Maker, error) {
 	return m, nil
 }
 
-// Kind implements sink.Maker.
-func (m *Maker) Kind() string { return "rabbitmq" }
-
-// Check implements sink.Maker.
-func (m *Maker) Check(p tocsin.Policy) error {
-	_, err := m.route(p)
-	return err
-}
-
 // Sink implements sink.Maker.
 func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
-	route, err := m.route(p)
+	route, err := sink.NewRoute(m.cfg, p, fits)
 	if err != nil {
 		return nil, err
 	}
 	return &publisher{m, route, make(chan struct{}, channels/2)}, nil
 }
 
-func (m *Maker) route(p tocsin.Policy) (*sink.Route, error) {
-	route, err := sink.NewRoute(m.cfg, p)
-	if err == nil && route.Fixed() {
-		err = m.fits("a routing key", route.Topic())
-	}
-	return route, err
-}
+// fits returns an error for a topic that is too long for a routing key.
+func fits(topic string) error { return short("a routing key", topic) }
 
-// fits returns an error for a text that is too long for AMQP. The client closes the connection of all policies over such a text.
-func (m *Maker) fits(what, text string) error {
+// short returns an error for a text that is too long for AMQP. The client closes the connection of all policies over such a text.
+func short(what, text string) error {
 	if len(text) > maxShort {
-		return m.errorf("%s has %d bytes, and RabbitMQ takes %d", what, len(text), maxShort)
+		return fmt.Errorf("%s has %d bytes, and RabbitMQ takes %d", what, len(text), maxShort)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestCheckRefuses(t *testing.T) {
+func TestSinkRefuses(t *testing.T) {
 	t.Parallel()
 	m := maker(t, sink.Config{Name: "rabbit", Addresses: []string{"h:5672"}, Topics: []string{"orders*"}})
 	for topic, says := range map[string]string{
@@ -47,16 +47,10 @@ func TestCheckRefuses(t *testing.T) {
 		"orders" + strings.Repeat("x", 250):   "sink rabbit: a routing key has 256 bytes, and RabbitMQ takes 255",
 		"orders" + strings.Repeat("x", 255-6): "",
 	} {
-		err := m.Check(policy(topic))
-		if _, failed := m.Sink(policy(topic)); (failed == nil) != (err == nil) {
-			t.Errorf("%s: Check says %v, Sink %v", topic, err, failed)
-		}
+		_, err := m.Sink(policy(topic))
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %v, want %q", topic, err, says)
 		}
-	}
-	if m.Kind() != "rabbitmq" {
-		t.Error(m.Kind())
 	}
 }
 
@@ -69,7 +63,7 @@ func TestTheConfigOfThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := file.Sink("orders-rabbit")
-	if err := maker(t, cfg).Check(policy("orders.due")); err != nil || cfg.Exchange != "events" {
+	if _, err := maker(t, cfg).Sink(policy("orders.due")); err != nil || cfg.Exchange != "events" {
 		t.Errorf("%v, exchange %q", err, cfg.Exchange)
 	}
 }

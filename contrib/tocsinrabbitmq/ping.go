@@ -8,12 +8,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/sink"
 )
 
 // Ping implements sink.Maker, over a connection of its own. It finds out whether the exchange is there; of the default exchange, whether
 // the queue is. Only a message shows whether another exchange has a queue for the routing key, and whether the user may write.
 func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
-	route, err := m.route(p)
+	route, err := sink.NewRoute(m.cfg, p, fits)
 	if err != nil {
 		return err
 	}

@@ -66,13 +66,10 @@ func (s *publisher) message(task tocsin.Info) (message, error) {
 	if err != nil {
 		return message{}, err
 	}
-	if err := s.m.fits("a routing key", m.Topic); err != nil {
-		return message{}, sink.Unfit(err)
-	}
 	headers := amqp.Table{}
 	for _, h := range m.Headers {
-		if err := s.m.fits("the name of a header", h.Name); err != nil {
-			return message{}, sink.Unfit(err)
+		if err := short("the name of a header", h.Name); err != nil {
+			return message{}, sink.Unfit(s.m.errorf("%w", err))
 		}
 		headers[h.Name] = h.Text
 	}
