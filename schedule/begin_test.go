@@ -431,7 +431,7 @@ func TestARunThatMayOverlapReadsNoOther(t *testing.T) {
 	}
 }
 
-// TestAQueueMovesOn when a run ends: the next one looks at once, in order, and reads few rows however many wait, or have ended.
+// TestAQueueMovesOn when a run ends: the next one looks at once, in order, and reads few rows however many wait.
 func TestAQueueMovesOn(t *testing.T) {
 	t.Parallel()
 	s := newTurns(t)
@@ -461,13 +461,11 @@ func TestAQueueMovesOn(t *testing.T) {
 	if k, _ := ids.ParseRunKey(s.marks(of).hand); k.Nominal().Before(runs[farEnough-1].Key.Nominal()) {
 		t.Errorf("runs by hand may be open from %s on", k.Nominal())
 	}
-	before := s.marks(of).hand
-	if _, err := s.RunNow(t.Context(), of.Name); err != nil || s.marks(of).hand != before {
-		t.Errorf("a run with a higher key moves the mark of runs by hand from %x to %x, %v", before, s.marks(of).hand, err)
+	if _, err := s.RunNow(t.Context(), of.Name); err != nil {
+		t.Error(err)
 	}
-	lower := ids.OfBackfill(uint64(of.ID), from.Add(-time.Minute)).String()
-	if _, err := s.Backfill(t.Context(), of.Name, from.Add(-time.Minute), from, false); err != nil || s.marks(of).hand != lower {
-		t.Errorf("a run with the key %x moves the mark of runs by hand to %x, %v", lower, s.marks(of).hand, err)
+	if mark := s.marks(of).hand; mark != byHand(uint64(of.ID)) {
+		t.Errorf("the mark of runs by hand stays: %x", mark)
 	}
 }
 

@@ -281,13 +281,11 @@ func (h *here) ring(ctx context.Context, r *row, runs []run) error {
 
 // byHand stores runs that somebody asked for, in their order. If they have to wait for their turn, the first one looks at once.
 func (h *here) byHand(ctx context.Context, runs []run) ([]run, error) {
-	lowest := h.row.hand
+	if _, err := h.exec(ctx, forgetHand, ids.RunKeySize, uint64(h.row.ID), ids.RunKeySize); err != nil {
+		return nil, err
+	}
 	for i := range runs {
 		runs[i].far = i > 0 && h.row.Overlap != OverlapAllow
-		lowest = min(lowest, runs[i].key)
-	}
-	if err := h.storeMarks(ctx, marks{h.row.fire, lowest}); err != nil {
-		return nil, err
 	}
 	return h.insert(ctx, h.row, runs)
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // marks are the keys from which on runs of a schedule may be open, in the column open_from: first that of runs for fire times, then
-// that of runs by hand. A schedule that fires each second has millions of settled runs that are not purged. Whoever
-// makes a run with a lower key lowers the mark to it: here.takeBack, and here.byHand for backfills and idempotency keys. A run that is redriven may have
-// a lower key.
+// that of runs by hand. A schedule that fires each second has millions of settled runs that are not purged. Keys for fire
+// times only grow, except in here.takeBack, which lowers their mark; whoever makes runs by hand forgets the second mark. A run that is redriven may have a
+// lower key.
 type marks struct{ fire, hand string }
 
 // marksOf reads the column.
@@ -197,3 +197,9 @@ func (h *here) storeMarks(ctx context.Context, m marks) error {
 const updateMarks = `UPDATE /* tocsin schedule mark */ {database}.schedule
 SET open_from = ?
 WHERE schedule_id = ?`
+
+// forgetHand forgets which runs by hand are settled: some with lower keys are made. Primary key. Parameters: how long a mark is, twice; schedule_id.
+const forgetHand = `UPDATE /* tocsin schedule forget */ {database}.schedule
+SET open_from = LEFT(open_from, ?)
+WHERE schedule_id = ?
+    AND LENGTH(open_from) > ?`
