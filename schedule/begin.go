@@ -179,13 +179,13 @@ SET action_time = ?, gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id = ? AND status = 0 AND action_time > ?`
 )
 
-// read reads the run, and the claimed and open runs of its schedule unless they may overlap, in one round trip unless there are many.
+// read reads the run, and the claimed and open runs of its schedule, in one round trip unless there are many.
 func (b *beginning) read(ctx context.Context) error {
 	me := readMe
 	if b.noWait {
 		me += " NOWAIT"
 	}
-	if b.row == nil || b.row.Overlap == OverlapAllow { // no other run matters
+	if b.row == nil {
 		return b.sets(ctx, me, []any{uint64(b.asked.JobID)}, b.scanMe)
 	}
 	key, _ := ids.ParseRunKey(b.asked.DedupKey)

@@ -404,33 +404,6 @@ func TestABeginWhoseAnswerWasLostIsRepeated(t *testing.T) {
 	}
 }
 
-// reading has a run begin, and counts the entries and rows that it reads.
-func (s *turns) reading(id tocsin.JobID) (done Began, n int) {
-	s.t.Helper()
-	turn, row := s.load(id)
-	if err := s.maker.at(s.t.Context(), turn.known.ID, func(h *here) error {
-		before := s.reads(h.conn)
-		b := &beginning{here: h, turn: turn, by: "me", hold: time.Minute, asked: row}
-		err := b.run(s.t.Context())
-		done, n = b.Began, s.reads(h.conn)-before
-		return err
-	}); err != nil {
-		s.t.Fatal(err)
-	}
-	return done, n
-}
-
-// TestARunThatMayOverlapReadsNoOther, however many are stored: one by hand is claimed with the schedule's row locked, too.
-func TestARunThatMayOverlapReadsNoOther(t *testing.T) {
-	t.Parallel()
-	s := newTurns(t)
-	of := s.plan(OverlapAllow, nil)
-	s.history(of, 1000)
-	if done, n := s.reading(s.put(of, hand)); done.Deadline == 0 || n > 60 {
-		t.Errorf("it has read %d rows: %+v", n, done)
-	}
-}
-
 // TestAQueueMovesOn when a run ends: the next one looks at once, in order, and reads few rows however many wait.
 func TestAQueueMovesOn(t *testing.T) {
 	t.Parallel()
@@ -447,8 +420,19 @@ func TestAQueueMovesOn(t *testing.T) {
 		t.Errorf("the first looks at %s, the second at %s", runs[0].Action, runs[1].Action)
 	}
 	s.exec(of, "UPDATE {task} SET action_time = UTC_TIMESTAMP(3) WHERE job_id = ?", uint64(runs[299].ID))
-	if done, n := s.reading(runs[299].ID); done.Next == 0 || n > 60 {
-		t.Errorf("one of 300 that wait has read %d rows to look whether its turn has come: %+v", n, done)
+	turn, row := s.load(runs[299].ID)
+	if err := s.maker.at(t.Context(), of.ID, func(h *here) error {
+		before := s.reads(h.conn)
+		b := &beginning{here: h, turn: turn, by: "me", hold: time.Minute, asked: row}
+		if err := b.run(t.Context()); err != nil || b.Next == 0 {
+			return fmt.Errorf("%+v, %w", b.Began, err)
+		}
+		if n := s.reads(h.conn) - before; n > 60 {
+			t.Errorf("one of 300 that wait has read %d rows to look whether its turn has come", n)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 	for i := range 30 {
 		if done := s.begin(runs[i].ID); done.Deadline == 0 {
@@ -458,14 +442,16 @@ func TestAQueueMovesOn(t *testing.T) {
 			t.Fatalf("run %d: %+v", i, done)
 		}
 	}
-	if k, _ := ids.ParseRunKey(s.marks(of).hand); k.Nominal().Before(runs[farEnough-1].Key.Nominal()) {
-		t.Errorf("runs by hand may be open from %s on", k.Nominal())
+	h := &here{}
+	err = s.maker.at(t.Context(), of.ID, func(at *here) error { h = at; return nil })
+	if k, _ := ids.ParseRunKey(h.row.hand); err != nil || k.Nominal().Before(runs[farEnough-1].Key.Nominal()) {
+		t.Errorf("runs by hand may be open from %s on, %v", k.Nominal(), err)
 	}
 	if _, err := s.RunNow(t.Context(), of.Name); err != nil {
 		t.Error(err)
 	}
-	if mark := s.marks(of).hand; mark != byHand(uint64(of.ID)) {
-		t.Errorf("the mark of runs by hand stays: %x", mark)
+	if err := s.maker.at(t.Context(), of.ID, func(at *here) error { h = at; return nil }); err != nil || h.row.hand != byHand(uint64(of.ID)) {
+		t.Errorf("the mark of runs by hand stays: %x, %v", h.row.hand, err)
 	}
 }
 

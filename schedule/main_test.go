@@ -172,15 +172,6 @@ func (s *site) pending(of Schedule) []stored {
 	return slices.DeleteFunc(s.runs(of), func(r stored) bool { return r.Status != tocsin.Pending })
 }
 
-// marks reads from which keys on runs of a schedule may be open.
-func (s *site) marks(of Schedule) (m marks) {
-	s.t.Helper()
-	if err := s.maker.at(s.t.Context(), of.ID, func(h *here) error { m = h.row.marks; return nil }); err != nil {
-		s.t.Fatal(err)
-	}
-	return m
-}
-
 // exec runs a statement. {schedule} is the table of a schedule, {task} that of its runs.
 func (s *site) exec(of Schedule, query string, args ...any) {
 	s.t.Helper()

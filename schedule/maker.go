@@ -149,7 +149,8 @@ func (m *maker) Ahead(ctx context.Context, server int, after tocsin.JobID) ([]Du
 	return page[:min(len(page), pageOfDue)], err
 }
 
-// takeBack makes the next window from now on. Runs that are there keep their keys, so no fire time gets two.
+// takeBack makes the next window from now on. Runs that are there keep their keys, so no fire time gets two. Judges that
+// have a mark above the new runs find that out by their keys.
 func (h *here) takeBack(ctx context.Context) (made Made, err error) {
 	r, before := h.row, h.row.MadeUntil
 	times, err := r.Times()
@@ -157,12 +158,11 @@ func (h *here) takeBack(ctx context.Context) (made Made, err error) {
 		return made, err
 	}
 	r.MadeUntil, r.State, r.Reason = h.now.Add(-times.Offset()), Active, ""
-	lowest := ids.OfTime(uint64(r.ID), r.Revision, r.MadeUntil).String() // no run that is made from now on has a lower key
 	w, err := h.window(ctx, r)
 	if err != nil {
 		return made, err
 	}
-	if err := h.storeMarks(ctx, marks{min(r.fire, lowest), r.hand}); err != nil {
+	if _, err := h.exec(ctx, forgetOpen, uint64(r.ID)); err != nil {
 		return made, err
 	}
 	made = Made{Runs: len(w.fires), Name: r.Name, BizType: r.number, Back: before}

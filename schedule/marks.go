@@ -11,7 +11,7 @@ import (
 
 // marks are the keys from which on runs of a schedule may be open, in the column open_from: first that of runs for fire times, then
 // that of runs by hand. A schedule that fires each second has millions of settled runs that are not purged. Keys for fire
-// times only grow, except in here.takeBack, which lowers their mark; whoever makes runs by hand forgets the second mark. A run that is redriven may have a
+// times only grow, but for maker.takeBack; whoever makes runs by hand forgets the second mark. A run that is redriven may have a
 // lower key.
 type marks struct{ fire, hand string }
 
@@ -175,26 +175,22 @@ func (m *maker) openFrom(ctx context.Context, id tocsin.JobID, note bool) string
 // pageSettled is how many runs a change reads at once.
 const pageSettled = 5000
 
-// mark moves marks ahead; "": not this one.
+// mark stores marks that have moved; "": not this one.
 func (h *here) mark(ctx context.Context, fire, hand string) error {
 	if h.row == nil {
 		return nil
 	}
-	return h.storeMarks(ctx, marks{max(h.row.fire, fire), max(h.row.hand, hand)})
-}
-
-// storeMarks stores marks if they have moved.
-func (h *here) storeMarks(ctx context.Context, m marks) error {
+	m := marks{max(h.row.fire, fire), max(h.row.hand, hand)}
 	if m == h.row.marks {
 		return nil
 	}
 	h.row.marks = m
-	_, err := h.exec(ctx, updateMarks, []byte(m.fire+m.hand), uint64(h.row.ID))
+	_, err := h.exec(ctx, storeMarks, []byte(m.fire+m.hand), uint64(h.row.ID))
 	return err
 }
 
-// updateMarks notes below which keys the runs of a schedule are settled. Primary key. Parameters: the marks; schedule_id.
-const updateMarks = `UPDATE /* tocsin schedule mark */ {database}.schedule
+// storeMarks notes below which keys the runs of a schedule are settled. Primary key. Parameters: the marks; schedule_id.
+const storeMarks = `UPDATE /* tocsin schedule mark */ {database}.schedule
 SET open_from = ?
 WHERE schedule_id = ?`
 

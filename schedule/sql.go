@@ -82,6 +82,12 @@ WHERE schedule_id > ?
 ORDER BY schedule_id
 LIMIT ?`
 
+// forgetOpen forgets below which key all runs of a schedule are settled: runs with lower keys may be made. Primary key.
+// Parameter: schedule_id.
+const forgetOpen = `UPDATE /* tocsin schedule back */ {database}.schedule
+SET open_from = NULL
+WHERE schedule_id = ?`
+
 // insertRow stores a new schedule. Parameters: what never changes, row.stored, and the server's clock, twice.
 const insertRow = `INSERT /* tocsin schedule create */ INTO {database}.schedule (
     schedule_id, name, table_no, biz_id, biz_key,
