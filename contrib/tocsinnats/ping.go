@@ -1,6 +1,7 @@
 package tocsinnats
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,7 +68,7 @@ func (s *session) hasStream(ctx context.Context, subject string) error {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return errors.New("JetStream is not enabled on the server, or not for the user's account: enable it")
 	default:
-		return fmt.Errorf("ask for the stream of subject %s: %w", subject, err)
+		return cmp.Or(context.Cause(s.ctx), fmt.Errorf("ask for the stream of subject %s: %w", subject, err))
 	}
 }
 
