@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
 
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -28,7 +29,8 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(runsBroker); file != "" {
 		serve(file)
 	}
-	devtest.Main(m)
+	// If nats.go has just closed the connection when the first message is published, this goroutine of it never ends.
+	devtest.Main(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
 // serve runs the broker until it is killed.
