@@ -104,14 +104,18 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 
 // AcceptRestored settles tasks of the databases as the options say, and puts the databases into use. Tasks that it makes dead,
 // or finds dead, may have been delivered since the copy was made: a redrive takes them only if asked. A database that needs no
-// decision is refused. It may be repeated, and goes on where it was interrupted. The result is of the databases that are in use
-// now. The error also names the servers that could not be read.
+// decision is refused. Without Until, AcceptRestored refuses while a server can't be read, which may know a later time. It may be
+// repeated, and goes on where it was interrupted. The result is of the databases that are in use now. The error also names the
+// servers that could not be read.
 func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) ([]Restored, error) {
 	r, unread, err := openRestore(ctx, cfg, opt)
 	if err != nil {
 		return nil, errors.Join(err, unread)
 	}
 	defer func() { _ = closeSites(r.sites) }()
+	if unread != nil && opt.Until.IsZero() {
+		return nil, fmt.Errorf("a server that can't be read may know a later time until which tasks count as settled: accept when all servers answer, or give that time (--until): %w", unread)
+	}
 	for _, c := range r.copies {
 		if !c.found.Waits() {
 			return nil, fmt.Errorf("%s is in use and no older copy: there is nothing to accept", c.where())

@@ -289,6 +289,28 @@ func TestAHeldDatabaseTellsTheOthersWhen(t *testing.T) {
 	}
 }
 
+// A server that does not answer may know a later time, as may a mark that was written while it answered.
+func TestNothingIsAcceptedByTheMarksOfSomeServersOnly(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	r.add(3, 0, tocsin.Pending, 1, -time.Hour)
+	r.exec("UPDATE {1}.layout SET state = 'held'")
+	whole := r.cfg.Servers
+	r.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: whole[0].DSN, Databases: []int{1}}, {Name: "db2", DSN: "root@tcp(127.0.0.1:1)/", Databases: []int{0}}}
+	if err := r.accept(RestoreOptions{Dead: []string{AllTypes}}); err == nil || !strings.Contains(err.Error(), "a server that can't be read may know a later time") || !strings.Contains(err.Error(), "server db2: ") {
+		t.Errorf("without the marks of a server: %v", err)
+	}
+	if state, mark := r.row(1); state != layoutrow.Held || mark != r.ends || r.statuses(1, "TRUE")[tocsin.Pending] != 3 {
+		t.Errorf("state %s, mark %d, tasks %v, want all as it was", state, mark, r.statuses(1, "TRUE"))
+	}
+	if err := r.accept(RestoreOptions{Dead: []string{AllTypes}, Until: time.UnixMilli(r.known)}); err == nil || strings.Contains(err.Error(), "later time") {
+		t.Errorf("with a border: %v, want the server's error", err)
+	}
+	if state, _ := r.row(1); state != layoutrow.Active || r.statuses(1, "TRUE")[tocsin.Dead] != 3 {
+		t.Errorf("with a border: state %s, tasks %v", state, r.statuses(1, "TRUE"))
+	}
+}
+
 // The copy's schedules had made runs until it was made. Those that would follow until the last time known were made too, and
 // are lost with the rest; an operator who lets tasks of that time count as settled does not want them again.
 func TestSchedulesOfACopyDoNotRepeatWhatCountsAsSettled(t *testing.T) {
