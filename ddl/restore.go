@@ -120,9 +120,6 @@ func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) 
 		if !c.found.Waits() {
 			return nil, fmt.Errorf("%s is in use and no older copy: there is nothing to accept", c.where())
 		}
-		if c.row.Version < layoutrow.OldestSchema {
-			return nil, fmt.Errorf("%s %s", c.where(), layoutrow.TooOld(c.row.Version))
-		}
 	}
 	r.progress.total = 2 * len(r.copies) * r.layout.Tables
 	if err := r.count(ctx); err != nil {
@@ -161,14 +158,14 @@ func openRestore(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (r 
 		r.sites = append(r.sites, s)
 		return nil
 	})
-	if err = r.judge(ctx); err != nil {
+	if err = r.judge(ctx, cfg.Cluster); err != nil {
 		return nil, unread, errors.Join(err, closeSites(r.sites))
 	}
 	return r, unread, nil
 }
 
-// judge finds the databases, and compares their marks with those that are kept elsewhere.
-func (r *restore) judge(ctx context.Context) error {
+// judge finds the databases, refuses those that are not the config's, and compares their marks with those that are kept elsewhere.
+func (r *restore) judge(ctx context.Context, cluster string) error {
 	all := map[int]*restored{}
 	for _, s := range r.sites {
 		for db, row := range s.rows {
@@ -180,6 +177,9 @@ func (r *restore) judge(ctx context.Context) error {
 		if wanted := slices.Contains(r.opt.Databases, r.layout.Database(db)); wanted && !ok {
 			return fmt.Errorf("%s can't be read, or has no layout row", r.layout.Database(db))
 		} else if ok && (wanted || len(r.opt.Databases) == 0) {
+			if err := newRow(r.layout, db, Options{Cluster: cluster}).conflict(c.row, c.where()); err != nil {
+				return err
+			}
 			r.copies = append(r.copies, c)
 		}
 	}

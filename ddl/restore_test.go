@@ -289,7 +289,32 @@ func TestAHeldDatabaseTellsTheOthersWhen(t *testing.T) {
 	}
 }
 
-// A server that does not answer may know a later time, as may a mark that was written while it answered.
+// By a wrong config, a part of the tables would be settled and the whole database put into use.
+func TestOnlyDatabasesOfTheConfigAreHeldAndAccepted(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	r.add(3, 0, tocsin.Pending, 1, -time.Hour)
+	for want, change := range map[string]func(*tocsin.Config){
+		"layout of the config is 2x2, that of ": func(c *tocsin.Config) { c.Layout.Tables = 2 },
+		`cluster is "another", but `:            func(c *tocsin.Config) { c.Cluster = "another" },
+	} {
+		wrong := r.cfg
+		change(&wrong)
+		opt := RestoreOptions{Databases: []string{r.cfg.Layout.Database(1)}, Dead: []string{AllTypes}}
+		_, accepted := AcceptRestored(t.Context(), wrong, opt)
+		_, checked := CheckRestored(t.Context(), wrong, opt)
+		for step, err := range map[string]error{"accept": accepted, "check": checked, "hold": HoldDatabases(t.Context(), wrong, opt.Databases)} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", step, err, want)
+			}
+		}
+	}
+	if state, mark := r.row(1); state != layoutrow.Active || mark != r.ends || r.statuses(1, "TRUE")[tocsin.Pending] != 3 {
+		t.Errorf("state %s, mark %d, tasks %v, want all as it was", state, mark, r.statuses(1, "TRUE"))
+	}
+}
+
+// A server that does not answer may know a later time.
 func TestNothingIsAcceptedByTheMarksOfSomeServersOnly(t *testing.T) {
 	t.Parallel()
 	r := newRevival(t)
