@@ -25,7 +25,7 @@ const AllTypes = "all"
 type RestoreOptions struct {
 	Databases []string      // names; none: all
 	Kept      map[int]int64 // marks kept outside of the servers, by database number
-	Until     time.Time     // tasks that were due until then count as settled; zero: 20 s after the last time known of their database, at most now
+	Until     time.Time     // tasks that were due until then count as settled; not in the future; zero: 20 s after the last time known of their database, at most now
 	Dead      []string      // biz types whose tasks that count as settled become dead, or AllTypes
 	Cancelled []string      // the same, cancelled
 	Parallel  int           // connections to each server, 1 to 64; 0: 4
@@ -138,9 +138,12 @@ func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) 
 // openRestore reads the layout rows and marks of all servers. unread names those that don't answer. A database to judge
 // that can't be read is an error, unless all are to be judged.
 func openRestore(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (r *restore, unread, err error) {
-	opt.Parallel = cmp.Or(opt.Parallel, DefaultParallel)
+	opt.Parallel, opt.Until = cmp.Or(opt.Parallel, DefaultParallel), opt.Until.UTC() // statements get its digits
 	if err := cmp.Or(checkEffort(0, opt.Parallel), cfg.Validate()); err != nil {
 		return nil, nil, err
+	}
+	if opt.Until.After(time.Now()) {
+		return nil, nil, fmt.Errorf("until %s is in the future: tasks that are not due yet would count as settled", opt.Until.Format(time.RFC3339))
 	}
 	sites, err := openSites(cfg, opt.Parallel)
 	if err != nil {

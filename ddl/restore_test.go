@@ -193,12 +193,15 @@ func TestTheBorderOfARestoreCanBeMoved(t *testing.T) {
 	r := newRevival(t)
 	r.add(3, 0, tocsin.Pending, 1, -time.Hour)
 	r.add(4, 0, tocsin.Pending, 1, time.Hour)
-	until := time.UnixMilli(r.known).UTC().Add(-2 * time.Hour)
+	until := time.UnixMilli(r.known).In(time.FixedZone("", 7200)).Add(-2 * time.Hour)
 	if got := r.check(1, RestoreOptions{Until: until}); got.Types[0].Settled != 0 || got.Types[0].Due != 7 {
 		t.Errorf("an earlier one: %+v", got.Types)
 	}
 	if got := r.check(1, RestoreOptions{Until: until.Add(4 * time.Hour)}); got.Types[0].Settled != 7 || got.Types[0].Due != 0 {
 		t.Errorf("a later one: %+v", got.Types)
+	}
+	if err := r.accept(RestoreOptions{Until: time.Now().Add(time.Hour), Dead: []string{AllTypes}}); err == nil || !strings.Contains(err.Error(), "is in the future") {
+		t.Errorf("a future one: %v", err)
 	}
 	kept := map[int]int64{1: r.known + day/2, 0: 1}
 	if got := r.check(1, RestoreOptions{Kept: kept}); got.Knows != "etcd" || got.Known.UnixMilli() != kept[1] || got.Types[0].Settled != 7 {

@@ -68,7 +68,6 @@ func (f *restoreFlags) check() (err error) {
 		return nil
 	}
 	f.opt.Until, err = parseTime("until", f.until)
-	f.opt.Until = f.opt.Until.UTC()
 	return err
 }
 
