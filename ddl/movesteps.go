@@ -66,8 +66,8 @@ func (m *Move) Retire(ctx context.Context) error {
 }
 
 // Compare names in what the new copies differ from the old, which must be
-// retired: schema, layout row, biz types, tasks by status, and every column of the
-// tasks that may still be delivered.
+// retired: schema, layout row, biz types, what was relayed from outboxes, tasks by
+// status, and every column of the tasks that may still be delivered.
 func (m *Move) Compare(ctx context.Context) ([]Finding, error) {
 	if err := m.look(ctx); err != nil {
 		return nil, err
