@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -191,6 +192,34 @@ func TestAMoveTakesEveryTaskAlongAndCanBeUndoneUntilTheNewCopyIsWritten(t *testi
 	if ch, err := after.Cancel(t.Context(), tocsin.ByID(ids[1])); err != nil || ch.Changed != 1 {
 		t.Errorf("the new copy is not in use after a refused undo: %+v, %v", ch, err)
 	}
+}
+
+// An undo may wait for long until it has retired the new copy. The old server may go away meanwhile.
+func TestAnUndoThatLosesTheOldServerLeavesTheNewCopyInUse(t *testing.T) {
+	t.Parallel()
+	r := newRemoval(t)
+	r.add(r.client(r.old), r.bizIDs(3))
+	r.must((*Move).Retire)
+	r.copy()
+	r.must((*Move).Activate)
+	address := mysql.Address(r.old.Servers[0].DSN)
+	way := devtest.NewRelay(t, address)
+	r.old.Servers = []tocsin.Server{{Name: "db1", DSN: strings.Replace(r.old.Servers[0].DSN, address, way.Addr, 1)}}
+	r.new.Servers[0].DSN = r.old.Servers[0].DSN
+	r.refused(func(m *Move, ctx context.Context) error {
+		m.opt.Progress = func(done, _ int) {
+			if done == len(m.pairs[0].to.used()) {
+				way.Cut()
+			}
+		}
+		return m.Undo(ctx)
+	}, r.name+" on server db2 stays in use: ")
+	var state string
+	if err := r.dest.QueryRow("SELECT state FROM " + r.name + ".layout").Scan(&state); err != nil || state != layoutrow.Active {
+		t.Errorf("the new copy is %s, %v", state, err)
+	}
+	way.Mend(t)
+	r.must((*Move).Undo)
 }
 
 // undoKilled is an undo that was killed after this much of it.

@@ -33,7 +33,7 @@ func (m *Move) lookAt(ctx context.Context, p *pair) error {
 		return err
 	}
 	for _, c := range []*dbCopy{p.from, p.to} {
-		if err := c.look(ctx, newRow(c.layout, c.db, Options{Cluster: m.cluster})); err != nil {
+		if err := m.lookOn(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -41,6 +41,10 @@ func (m *Move) lookAt(ctx context.Context, p *pair) error {
 		return fmt.Errorf("%s is active, and on server %s too: if `tocsin ddl apply` made the one on %s, which then has no tasks, drop it", p.from.where(), p.to.Name, p.to.Name)
 	}
 	return nil
+}
+
+func (m *Move) lookOn(ctx context.Context, c *dbCopy) error {
+	return c.look(ctx, newRow(c.layout, c.db, Options{Cluster: m.cluster}))
 }
 
 // Retire takes the old copies out of use.
@@ -203,7 +207,7 @@ func (m *Move) withdraw(ctx context.Context, p *pair) error {
 		return err
 	}
 	lasting := context.WithoutCancel(ctx)
-	if err := m.lookAt(lasting, p); err != nil {
+	if err := m.lookOn(lasting, p.to); err != nil {
 		return err
 	}
 	stays := " stays in use"
