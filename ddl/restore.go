@@ -104,7 +104,8 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 
 // AcceptRestored settles tasks of the databases as the options say, and puts the databases into use. Tasks that it makes dead,
 // or finds dead, may have been delivered since the copy was made: a redrive takes them only if asked. A database that needs no
-// decision is refused. Without Until, AcceptRestored refuses while a server can't be read, which may know a later time. It may be
+// decision is refused. A copy gets the ownership and the grace of sweeps of the databases in use, if it is older than a change of
+// them. Without Until, AcceptRestored refuses while a server can't be read, which may know a later time. It may be
 // repeated, and goes on where it was interrupted. The result is of the databases that are in use now. The error also names the
 // servers that could not be read.
 func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) ([]Restored, error) {

@@ -292,6 +292,17 @@ func TestAHeldDatabaseTellsTheOthersWhen(t *testing.T) {
 	}
 }
 
+// Nodes would refuse a copy with the ownership or the grace of sweeps of its time, and to change these all of them must stop.
+func TestACopyGetsTheOwnershipAndTheGraceOfTheOthers(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	r.exec("UPDATE {0}.layout SET ownership = 'rows', sweep_grace_ms = 90000")
+	if err := r.accept(RestoreOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	verified(t, r.cfg)
+}
+
 // By a wrong config, a part of the tables would be settled and the whole database put into use.
 func TestOnlyDatabasesOfTheConfigAreHeldAndAccepted(t *testing.T) {
 	t.Parallel()
