@@ -46,6 +46,9 @@ type Move struct {
 	progress progress
 }
 
+// sumTime is how long a server may take to sum up one table: it answers only when it has read the whole.
+const sumTime = time.Hour
+
 // pair is one database that moves.
 type pair struct{ from, to *dbCopy }
 
@@ -133,6 +136,7 @@ func (m *Move) openPair(cfg tocsin.Config, db int, from, to mysql.Spec) error {
 		spec mysql.Spec
 	}{{&p.from, from}, {&p.to, to}} {
 		side.spec.Databases, side.spec.MaxConns, side.spec.Share = []int{db}, m.opt.Parallel, ""
+		side.spec.ReadTime = sumTime
 		server, err := mysql.Open(side.spec)
 		if err != nil {
 			return err

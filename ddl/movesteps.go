@@ -206,8 +206,10 @@ func (m *Move) withdraw(ctx context.Context, p *pair) error {
 	if err := p.to.fence(ctx, m.opt.Wait, m.count); err != nil {
 		return err
 	}
-	lasting := context.WithoutCancel(ctx)
-	if err := m.lookOn(lasting, p.to); err != nil {
+	within := time.Duration(len(p.to.used())+4) * m.opt.Wait // a wait for each table, its mark and its layout row
+	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	if err := m.lookOn(looking, p.to); err != nil {
 		return err
 	}
 	stays := " stays in use"
@@ -218,7 +220,7 @@ func (m *Move) withdraw(ctx context.Context, p *pair) error {
 	if err == nil {
 		return nil
 	}
-	lasting, cancel := context.WithTimeout(lasting, time.Duration(len(p.to.used())+4)*m.opt.Wait) // a wait for each table, its mark and its layout row
+	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	if again := p.to.unfence(lasting, p.from, m.opt.Wait, m.count); again != nil {
 		return fmt.Errorf("%w; and %s could not be put into use again: %w", err, p.to.where(), again)
