@@ -95,7 +95,11 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 		return nil, errors.Join(err, unread)
 	}
 	defer func() { _ = closeSites(r.sites) }()
-	r.progress.total = len(r.copies) * r.layout.Tables
+	for _, c := range r.copies {
+		if c.found.Waits() {
+			r.progress.total += r.layout.Tables
+		}
+	}
 	if err := r.count(ctx); err != nil {
 		return nil, errors.Join(err, unread)
 	}

@@ -245,6 +245,11 @@ func TestWhatACopyLacksIsEstimated(t *testing.T) {
 	r.exec(fmt.Sprintf(`INSERT INTO {0}.%s (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)
 		VALUES (%d, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 1, 1, 2, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')`, r.cfg.Layout.TableName(0), afterwards))
 	r.exec("UPDATE {0}.biz_type SET revision = revision + 1 WHERE number = 2")
+	var done, total int
+	all, err := CheckRestored(t.Context(), r.cfg, RestoreOptions{Progress: func(d, of int) { done, total = d, of }})
+	if err != nil || len(all) != 2 || done != 3 || total != 3 {
+		t.Errorf("%d databases, %v; %d of %d tables read, want the 3 of the copy", len(all), err, done, total)
+	}
 	if got := r.check(1, RestoreOptions{}); got.Added != 60 || !slices.Equal(got.Stale, []string{"coupon.remind"}) {
 		t.Errorf("got %+v", got)
 	}
