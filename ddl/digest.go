@@ -50,7 +50,7 @@ func (p *pair) differences(ctx context.Context, want expectations, parallel int,
 	if p.versions(&r); len(r.findings) > 0 {
 		return r.findings, nil
 	}
-	version := want.known(p.from.rows[p.from.db].Version)
+	version := knownVersion(p.from.rows[p.from.db].Version)
 	for _, c := range []*dbCopy{p.from, p.to} {
 		found, err := c.structures(ctx)
 		if err != nil {

@@ -12,12 +12,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// Defaults of MoveOptions.
-const (
-	DefaultMoveWait     = DefaultWait
-	DefaultMoveParallel = DefaultParallel
-)
-
 // MoveOptions says how to move. The zero value is fine.
 type MoveOptions struct {
 	Databases []string              // names of those to move, of those that differ; none: all
@@ -87,7 +81,7 @@ func OpenMove(from, to tocsin.Config, opt MoveOptions) (*Move, error) {
 }
 
 func (o MoveOptions) withDefaults() (MoveOptions, error) {
-	o.Wait, o.Parallel = cmp.Or(o.Wait, DefaultMoveWait), cmp.Or(o.Parallel, DefaultMoveParallel)
+	o.Wait, o.Parallel = cmp.Or(o.Wait, DefaultWait), cmp.Or(o.Parallel, DefaultParallel)
 	return o, checkEffort(o.Wait, o.Parallel)
 }
 

@@ -92,7 +92,7 @@ func Open(spec Spec) (*Server, error) {
 		connector.home, connector.moved = server.home, server.moved
 		server.targets = server.home.targets()
 	}
-	server.DB = sqlx.NewDb(newDB(connector), "mysql")
+	server.DB = sqlx.NewDb(sql.OpenDB(connector), "mysql")
 	connector.leave = spec.limit(server.DB.DB)
 	if spec.IdleTime <= 0 {
 		spec.IdleTime = idleTime
