@@ -71,7 +71,7 @@ func authentication(cfg sink.Config) ([]nats.Option, error) {
 	case cfg.Mechanism == "token":
 		return nil, fmt.Errorf("sink %s has mechanism token and no password, which would be the token", cfg.Name)
 	case cfg.Mechanism != "nkey":
-		return nil, fmt.Errorf("sink %s: NATS has no mechanism %q: name token or nkey, or none for username and password", cfg.Name, cfg.Mechanism)
+		return nil, cfg.Errorf("NATS has no mechanism %q: name token or nkey, or none for username and password", cfg.Mechanism)
 	}
 	pair, err := nkeys.FromSeed([]byte(cfg.Password))
 	if err != nil {

@@ -22,8 +22,8 @@ const prefix = "cloudEvents:"
 // message is one as it is published.
 type message struct {
 	amqp.Publishing
-	key  string // routing key
-	made bool   // the key is made of the task's headers
+	key   string // routing key
+	route *sink.Route
 }
 
 // Deliver implements sink.Sink. Its tasks go through one channel, at most window at once.
@@ -69,14 +69,14 @@ func (s *publisher) message(task tocsin.Info) (message, error) {
 	headers := amqp.Table{}
 	for _, h := range m.Headers {
 		if err := short("the name of a header", h.Name); err != nil {
-			return message{}, sink.Unfit(s.m.errorf("%w", err))
+			return message{}, sink.Unfit(s.m.cfg.Errorf("%w", err))
 		}
 		headers[h.Name] = h.Text
 	}
 	for _, a := range m.Attributes {
 		headers[prefix+a.Name] = a.Text
 	}
-	return message{key: m.Topic, made: !s.route.Fixed(), Publishing: amqp.Publishing{
+	return message{key: m.Topic, route: s.route, Publishing: amqp.Publishing{
 		Headers:      headers,
 		ContentType:  m.ContentType,
 		DeliveryMode: amqp.Persistent,
@@ -130,8 +130,8 @@ func (m *Maker) send(ctx context.Context, batch []message) []error {
 	}
 }
 
-func (m *Maker) noneFree() error { return m.errorf("no channel to RabbitMQ was free in time") }
+func (m *Maker) noneFree() error { return m.cfg.Errorf("no channel to RabbitMQ was free in time") }
 
 func (m *Maker) notConfirmed() error {
-	return m.errorf("RabbitMQ did not confirm the message in time: it is overloaded, or a quorum queue lacks its majority")
+	return m.cfg.Errorf("RabbitMQ did not confirm the message in time: it is overloaded, or a quorum queue lacks its majority")
 }
