@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/sink"
@@ -38,8 +37,8 @@ const (
 type subject struct {
 	maker   *Maker
 	route   *sink.Route
-	timeout time.Duration       // of a delivery
-	room    *semaphore.Weighted // of share
+	timeout time.Duration // of a delivery
+	room    *sink.Share   // of pending
 }
 
 // flight is a message that was sent, or why it was not.
@@ -66,21 +65,20 @@ func (s *subject) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	defer end(nil)
 	defer context.AfterFunc(conn.ctx, func() { end(context.Cause(conn.ctx)) })()
 	errs := make([]error, 0, len(tasks))
-	for part := range slices.Chunk(tasks, atOnce) {
-		errs = append(errs, s.deliver(ctx, conn, stream, part)...)
+	for len(errs) < len(tasks) {
+		errs = append(errs, s.deliver(ctx, conn, stream, tasks[len(errs):])...)
 	}
 	return errs
 }
 
-// deliver sends at most atOnce messages and waits for their acks.
+// deliver sends as many messages as there is room for, at most atOnce, and waits for their acks. It returns no errors for the others.
 func (s *subject) deliver(ctx context.Context, conn *session, stream jetstream.JetStream, tasks []tocsin.Info) []error {
-	n := int64(len(tasks))
-	for _, room := range []*semaphore.Weighted{s.room, s.maker.room} {
-		if err := room.Acquire(ctx, n); err != nil {
-			return sink.All(len(tasks), s.maker.away(context.Cause(ctx)))
-		}
-		defer room.Release(n)
+	n := s.room.Take(ctx, min(len(tasks), atOnce))
+	if n == 0 {
+		return sink.All(len(tasks), s.maker.away(context.Cause(ctx)))
 	}
+	defer s.room.Give(n)
+	tasks = tasks[:n]
 	flights, release := s.send(ctx, conn, stream, tasks)
 	defer release()
 	errs := make([]error, len(tasks))

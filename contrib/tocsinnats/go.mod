@@ -7,7 +7,6 @@ require (
 	github.com/nats-io/nats.go v1.55.0
 	github.com/nats-io/nkeys v0.4.16
 	github.com/tocsinhq/tocsin v0.0.0
-	golang.org/x/sync v0.24.0
 )
 
 require (

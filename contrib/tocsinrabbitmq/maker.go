@@ -24,7 +24,8 @@ type Maker struct {
 	log   *slog.Logger
 	limit loop.LogLimit
 
-	jobs  chan job // taken by a worker that has nothing to do
+	room  *sink.Room // of channels
+	jobs  chan job   // taken by a worker that has nothing to do
 	ctx   context.Context
 	stop  context.CancelFunc
 	ended chan struct{} // closed when run has returned, or will never run
@@ -48,7 +49,7 @@ func New(cfg sink.Config) (*Maker, error) {
 	}
 	m := &Maker{
 		cfg: cfg, log: loop.Logger(cfg.Logger).With("sink", cfg.Name),
-		jobs: make(chan job), ended: make(chan struct{}), changed: make(chan struct{}),
+		room: sink.NewRoom(channels), jobs: make(chan job), ended: make(chan struct{}), changed: make(chan struct{}),
 	}
 	for i, address := range cfg.Addresses {
 		host, vhost, named := strings.Cut(address, "/")
@@ -73,7 +74,7 @@ func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &publisher{m, route, make(chan struct{}, channels/2)}, nil
+	return &publisher{m, route, m.room.Share()}, nil
 }
 
 // fits returns an error for a topic that is too long for a routing key.

@@ -13,7 +13,7 @@ import (
 type publisher struct {
 	m     *Maker
 	route *sink.Route
-	busy  chan struct{} // full while half of the channels are in use: a queue that never confirms leaves the others to other policies
+	room  *sink.Share // of the channels: a queue that never confirms leaves some to other policies
 }
 
 // prefix begins the names of CloudEvents attributes, by the binding for AMQP.
@@ -30,12 +30,10 @@ type message struct {
 func (s *publisher) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	within, cancel := sink.Within(ctx)
 	defer cancel()
-	select {
-	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
-	case <-within.Done():
+	if s.room.Take(within, 1) == 0 {
 		return sink.All(len(tasks), sink.Unavailable(s.m.noneFree()))
 	}
+	defer s.room.Give(1)
 	errs := make([]error, len(tasks))
 	var batch []message
 	var of []int // the task of each message
