@@ -109,13 +109,15 @@ func (b *metricBook) read(t *testing.T) map[string]metric {
 // everyMetric runs all that exports metrics, and returns them by name.
 func everyMetric(t *testing.T) map[string]metric {
 	t.Helper()
-	p := newPlace(t, closePolicy())
+	hook := &biztype.Webhook{URL: "http://127.0.0.1:1/"}
+	linked := biztype.Policy{Name: "order.linked", Number: 9, Group: "orders", Webhook: hook, Fallback: &tocsin.Fallback{Webhook: hook}}
+	p := newPlace(t, closePolicy(), linked)
 	cfg := p.config("orders")
 	ofNode, ofUpkeep, ofClient := newMetricBook(), newMetricBook(), newMetricBook()
 	cfg.Registerer, cfg.Outboxes = ofNode, []outbox.Config{{DSN: devtest.DSN(t), Table: "nothing_here.tocsin_outbox"}}
 	h := closing(closes)
 	run(t, cfg, h)
-	open := newOpenPlace(t).config("orders") // nobody owns tables
+	open := newOpenPlace(t, linked).config("orders") // nobody owns tables
 	ofOpen := newMetricBook()
 	open.Registerer = ofOpen
 	run(t, open, h)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/dispatcher"
@@ -24,7 +25,8 @@ import (
 type links struct {
 	first, second dispatcher.Sink
 	after         time.Duration
-	log           *slog.Logger // names the biz type
+	log           *slog.Logger       // names the biz type
+	taken         prometheus.Counter // counts what the second link takes
 
 	mu       sync.Mutex
 	missed   time.Time // since then the first link is away; zero: it is not
@@ -43,13 +45,34 @@ const (
 func (l *links) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	tries, last := l.tries(time.Now())
 	if !tries {
-		return l.second.Deliver(ctx, tasks)
+		return l.bySecond(ctx, tasks)
 	}
 	errs, missed := l.try(ctx, tasks, last)
 	if !l.turn(time.Now(), missed, errs) {
 		return errs
 	}
-	return l.second.Deliver(ctx, tasks)
+	return l.bySecond(ctx, tasks)
+}
+
+// bySecond delivers by the second link.
+func (l *links) bySecond(ctx context.Context, tasks []tocsin.Info) []error {
+	errs := l.second.Deliver(ctx, tasks)
+	for _, err := range errs {
+		if err == nil {
+			l.taken.Inc()
+		}
+	}
+	return errs
+}
+
+// away returns for how long the first link has been away, while the second one delivers; else 0.
+func (l *links) away(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.standing {
+		return 0
+	}
+	return now.Sub(l.missed)
 }
 
 // tries reports whether the delivery at hand goes to the first link, and whether it goes to the second one if that can't be reached.

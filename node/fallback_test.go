@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/sink"
 )
 
@@ -37,6 +41,11 @@ func (l *link) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	return make([]error, len(tasks))
 }
 
+// pair delivers by two links.
+func pair(first, second dispatcher.Sink, after time.Duration) *links {
+	return &links{first: first, second: second, after: after, log: slog.New(slog.DiscardHandler), taken: newLinkMetrics(nil).taken.WithLabelValues("x")}
+}
+
 // deliver makes one delivery of two tasks with a time-out of 10 s, and reports whether it was made.
 func deliver(l *links) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -47,7 +56,7 @@ func deliver(l *links) bool {
 func TestTheSecondLinkDeliversOnlyWhileTheFirstIsAwayForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var first, second link
-		l := &links{first: &first, second: &second, after: 30 * time.Second, log: slog.New(slog.DiscardHandler)}
+		l := pair(&first, &second, 30*time.Second)
 		if !deliver(l) || first.got != 2 || second.got != 0 {
 			t.Fatalf("both are up: %d and %d tasks", first.got, second.got)
 		}
@@ -86,7 +95,7 @@ func TestTheSecondLinkDeliversOnlyWhileTheFirstIsAwayForLong(t *testing.T) {
 func TestTasksWaitWhileBothLinksAreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := link{away: true}, link{away: true}
-		l := &links{first: &first, second: &second, after: time.Second, log: slog.New(slog.DiscardHandler)}
+		l := pair(&first, &second, time.Second)
 		for range 100 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := l.Deliver(ctx, make([]tocsin.Info, 1))[0]; !sink.IsUnavailable(err) {
@@ -105,7 +114,7 @@ func TestTasksWaitWhileBothLinksAreAway(t *testing.T) {
 func TestATaskThatIsRefusedUnsentDoesNotMakeTheFirstLinkAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := link{away: true, refuses: true}, link{}
-		l := &links{first: &first, second: &second, after: 30 * time.Second, log: slog.New(slog.DiscardHandler)}
+		l := pair(&first, &second, 30*time.Second)
 		for range 40 {
 			l.Deliver(t.Context(), make([]tocsin.Info, 2))
 			l.turn(time.Now(), false, []error{sink.Unfit(errors.New("no header"))}) // a delivery of such a task alone
@@ -120,7 +129,7 @@ func TestATaskThatIsRefusedUnsentDoesNotMakeTheFirstLinkAnswer(t *testing.T) {
 func TestAFirstLinkThatPanicsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := link{away: true}, link{}
-		l := &links{first: &first, second: &second, log: slog.New(slog.DiscardHandler)}
+		l := pair(&first, &second, 0)
 		if !deliver(l) || second.got != 2 {
 			t.Fatalf("with no time to wait, the second link got %d tasks", second.got)
 		}
@@ -140,12 +149,47 @@ func TestAFirstLinkThatPanicsIsTriedAgain(t *testing.T) {
 func TestAPairWithTheSameFirstLinkGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := link{away: true}, link{}
-		before := &links{first: &first, second: &second, log: slog.New(slog.DiscardHandler)}
+		before := pair(&first, &second, 0)
 		deliver(before)
-		l := &links{first: &first, second: &second, after: time.Hour, log: before.log}
+		l := pair(&first, &second, time.Hour)
 		l.goOn(before)
 		if !deliver(l) || second.got != 4 {
 			t.Errorf("the second link got %d tasks", second.got)
 		}
 	})
+}
+
+// broker is a maker of one link.
+type broker struct{ sink.Maker }
+
+func (broker) Sink(tocsin.Policy) (sink.Sink, error) { return &link{}, nil }
+
+func TestANodeTellsWhyItDeliversWithoutAFallback(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{}
+	r, d := newDesk(t, Config{Sinks: map[string]sink.Maker{"kafka": broker{}}, Getenv: func(name string) string { return env[name] }}, new(devtest.Log))
+	hook := remind("A").Webhook
+	to := func(name string, number uint64, first *biztype.Sink, second tocsin.Fallback) biztype.Policy {
+		return biztype.Policy{Name: name, Number: number, Sink: first, Fallback: &second}
+	}
+	kafka, rabbit := &biztype.Sink{Name: "kafka"}, &biztype.Sink{Name: "rabbit"}
+	policies := []biztype.Policy{
+		to("both", 1, kafka, tocsin.Fallback{Sink: kafka}), to("sink", 2, kafka, tocsin.Fallback{Sink: rabbit}),
+		to("secret", 3, kafka, tocsin.Fallback{Webhook: hook}), to("first", 4, rabbit, tocsin.Fallback{Sink: kafka}), remind("B"),
+	}
+	r.set(t.Context(), policies)
+	single := r.targets.single(policies)
+	if len(single) != 2 || single["sink"] != "biz type sink: no sink is named rabbit where this node runs: add it to the sinks of the config" || !strings.Contains(single["secret"], "variable A") {
+		t.Errorf("without a fallback: %v", single)
+	}
+	if d.lacks("sink")+d.lacks("secret") != "" || !strings.Contains(d.lacks("first"), "no sink is named rabbit") {
+		t.Errorf("lacks %v", d.last().Lacks)
+	}
+	env["A"] = goodSecret
+	r.look(t.Context())
+	delete(env, "A") // what was read before is used on
+	r.look(t.Context())
+	if single := r.targets.single(policies); len(single) != 1 {
+		t.Errorf("with the secret, without a fallback: %v", single)
+	}
 }

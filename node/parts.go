@@ -75,6 +75,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		return p, unread
 	}
 	p.targets = newTargets(p.cfg, p.handlers, p.cfg.mine)
+	p.targets.export(p.cfg.Registerer)
 	p.compareHorizon()
 	if p.store.Identity() == "" {
 		p.cfg.Logger.Warn("the databases have no identity, so nodes of another cluster with the same id are not kept out: run `tocsin ddl apply`")

@@ -23,6 +23,8 @@ type Report struct {
 	// Lacks are the biz types of the group that are not delivered here, with the reasons: others stand in for this
 	// node, if they can.
 	Lacks map[string]string `json:"biz_types_lacking"`
+	// Single are the biz types that are delivered without their fallback, with the reasons.
+	Single map[string]string `json:"biz_types_without_fallback,omitempty"`
 	// Newer are the biz types of which tasks were left alone lately, since their payload is newer than this program reads,
 	// with the newest version.
 	Newer map[string]int `json:"newer_payloads,omitempty"`
@@ -104,7 +106,7 @@ func (n *Node) Report() (Report, bool) {
 	return Report{
 		Node: p.group.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.group.Owned(), Wanted: p.group.Wanted(),
-		Types: told.Types, Lacks: told.Lacks, Newer: told.Newer, Idle: p.roster.without(), Work: p.dispatcher.Stats(), Lanes: p.dispatcher.Lanes(),
+		Types: told.Types, Lacks: told.Lacks, Single: p.targets.single(p.roster.known()), Newer: told.Newer, Idle: p.roster.without(), Work: p.dispatcher.Stats(), Lanes: p.dispatcher.Lanes(),
 		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.health.Hanging(), Behind: p.generator.Behind().Seconds(),
 	}, true
 }

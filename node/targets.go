@@ -31,6 +31,7 @@ type targets struct {
 	mine     func(biztype.Policy) bool
 	atOnce   bool // a fallback delivers as soon as the first link is away: what comes is overdue, and soon all ends
 	limit    loop.LogLimit
+	metrics  *linkMetrics
 	reading  chan struct{} // 1 slot, taken while secrets are read
 
 	mu       sync.Mutex
@@ -63,9 +64,10 @@ func (m made) close() {
 	}
 }
 
+// newTargets makes targets that export nothing.
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
 	return &targets{
-		cfg: cfg, secrets: webhook.Secrets{Dir: cfg.SecretsDir, Getenv: cfg.Getenv}, handlers: h, mine: mine,
+		cfg: cfg, secrets: webhook.Secrets{Dir: cfg.SecretsDir, Getenv: cfg.Getenv}, handlers: h, mine: mine, metrics: newLinkMetrics(nil),
 		reading: make(chan struct{}, 1), values: map[string]secret{}, made: map[string]made{},
 	}
 }
@@ -193,7 +195,7 @@ func (t *targets) second(p, way biztype.Policy, m *made, before made) error {
 	if err != nil {
 		return err
 	}
-	l := &links{first: m.Sink, second: to, after: p.WithDefaults().Fallback.After.D(), log: t.cfg.Logger.With("biz_type", p.Name)}
+	l := &links{first: m.Sink, second: to, after: p.WithDefaults().Fallback.After.D(), log: t.cfg.Logger.With("biz_type", p.Name), taken: t.metrics.taken.WithLabelValues(p.Name)}
 	if t.atOnce {
 		l.after = 0
 	}
@@ -217,7 +219,11 @@ func (t *targets) link(p biztype.Policy, m *made) (dispatcher.Sink, error) {
 		if !ok {
 			return nil, fmt.Errorf("biz type %s: no sink is named %s where this node runs: add it to the sinks of the config", p.Name, p.Sink.Name)
 		}
-		return maker.Sink(p)
+		s, err := maker.Sink(p)
+		if err != nil {
+			return nil, err
+		}
+		return &countedSink{s, t.metrics, p.Sink.Name}, nil
 	}
 	s, err := webhook.FromPolicy(p, t.cfg.Name, func(name string) (string, error) {
 		last, read := t.values[name]
@@ -308,6 +314,20 @@ func (t *targets) stale() map[string]error {
 		}
 	}
 	return stale
+}
+
+// single returns the biz types of policies that are delivered here without their fallback, with the reasons.
+func (t *targets) single(policies []biztype.Policy) map[string]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	single := make(map[string]string)
+	for _, p := range policies {
+		m := t.made[p.Name]
+		if _, both := m.Sink.(*links); p.Fallback != nil && !both && m.stale != nil {
+			single[p.Name] = m.stale.Error()
+		}
+	}
+	return single
 }
 
 // types returns the biz types that are delivered here, sorted: those with a handler,

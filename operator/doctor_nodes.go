@@ -67,7 +67,7 @@ func named(groups []Group, name string) []Group {
 // that no node of its group delivers, and warns of nodes that others stand in for, and of
 // groups without nodes if other groups have some.
 func delivered(policies []biztype.Policy, groups []Group) (checks []Check) {
-	const name, fix = "delivered", "give each node of the group the secret (in its environment, or a file in node.secrets_dir) or a program with the handler"
+	const name, fix = "delivered", "give each node of the group the secret (in its environment, or a file in node.secrets_dir), the sink (in its config) or a program with the handler"
 	for _, p := range policies {
 		own := named(groups, p.WithDefaults().Group)
 		var lacking []string

@@ -226,6 +226,9 @@ func (f *facts) lane(a *Answer, r *node.Report, l dispatcher.LaneReport) {
 			r.Node, l.BizType, f.at(l.AwaySince), l.Why, f.next(l), waiting(l)) {
 			a.Since = l.AwaySince
 		}
+		if why := r.Single[l.BizType]; why != "" {
+			a.also("node %s can't use the fallback of %s (%s)", r.Node, l.BizType, why)
+		}
 	case l.State == dispatcher.Busy:
 		if a.set(StateTargetBusy, "the target of %s has wanted to rest since %s (%s): node %s tries one task %s, and the others wait; %s there",
 			l.BizType, f.at(l.AwaySince), l.Why, r.Node, f.next(l), waiting(l)) {

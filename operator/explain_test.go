@@ -104,6 +104,10 @@ var explanations = map[string]struct {
 	"no lease": {func(_ *facts, r *node.Report) { r.Mode = node.Waiting }, StateQueued, []string{"has no lease and delivers nothing"}},
 	"its target can't be reached": {targetIn(dispatcher.Away, 9*time.Second), StateTargetAway, []string{"since: 08:59:00",
 		"says: node host-a can't reach the target of order.close since 2026-11-22 08:59:00.000Z (1m0s ago) (it said no): it tries one task at 2026-11-22 09:00:09.000Z (in 9s), and the others wait, without an attempt; 7 tasks wait there\n"}},
+	"its target can't be reached, nor its fallback be used": {func(f *facts, r *node.Report) {
+		targetIn(dispatcher.Away, 0)(f, r)
+		r.Single = map[string]string{"order.close": "no sink is named gone"}
+	}, StateTargetAway, []string{"also: node host-a can't use the fallback of order.close (no sink is named gone)"}},
 	"its target is being tried": {targetIn(dispatcher.Away, 0), StateTargetAway, []string{"since: 08:59:00",
 		"says: node host-a can't reach the target of order.close since 2026-11-22 08:59:00.000Z (1m0s ago) (it said no): it tries one task now, and the others wait, without an attempt"}},
 	"its target wants to rest": {targetIn(dispatcher.Busy, 4*time.Second), StateTargetBusy, []string{"since: 08:59:00",

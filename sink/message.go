@@ -59,6 +59,15 @@ func (r *Route) Fixed() bool { return !strings.Contains(r.to.Topic, "{") }
 // Topic is the topic with the name of the biz type filled in.
 func (r *Route) Topic() string { return r.to.Topic }
 
+// Unserved returns the error of a task whose topic the broker does not serve now. All tasks of the policy wait for a topic that they
+// share; one that the task's headers have made fails alone, else the others would wait for it.
+func (r *Route) Unserved(err error) error {
+	if r.Fixed() {
+		return Unavailable(err)
+	}
+	return err
+}
+
 func (r *Route) notAllowed(bizType, topic string) error {
 	return fmt.Errorf("biz type %s: sink %s does not allow topic %s: name another, or add it to the sink's topics in the config", bizType, r.cfg.Name, topic)
 }
@@ -112,7 +121,7 @@ func (r *Route) topicOf(task tocsin.Info, headers map[string]string) (string, er
 		return "", r.notAllowed(task.BizType, strconv.Quote(topic))
 	}
 	if err := r.fits(topic); err != nil {
-		return "", fmt.Errorf("sink %s: %w", r.cfg.Name, err)
+		return "", r.cfg.Errorf("%w", err)
 	}
 	return topic, nil
 }

@@ -33,6 +33,11 @@ type Config struct {
 	Logger    *slog.Logger // nil: warnings and errors go to slog.Default()
 }
 
+// Errorf returns an error that begins with the name of the sink, as all of a module do.
+func (c Config) Errorf(format string, args ...any) error {
+	return fmt.Errorf("sink %s: %w", c.Name, fmt.Errorf(format, args...))
+}
+
 // Validate returns the first mistake. It connects to nothing.
 func (c Config) Validate() error {
 	switch {

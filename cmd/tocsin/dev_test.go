@@ -206,6 +206,9 @@ func (h *hinted) run(line string) string {
 // addedID finds the job_id that `task add` prints.
 var addedID = regexp.MustCompile(`job_id (\d+)`)
 
+// pagesOf finds the addresses that `cluster nodes` prints.
+var pagesOf = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
 // All lines that `tocsin dev` prints for a second terminal reach its nodes, and so do those of README.
 func TestDevsCommandsReachItsNodes(t *testing.T) {
 	t.Parallel()
@@ -244,6 +247,15 @@ func TestDevsCommandsReachItsNodes(t *testing.T) {
 		}
 	}
 	prints(t, out, "delivered order.close biz_id 700042")
+	stored := map[string]float64{}
+	for _, page := range pagesOf.FindAllString(said["cluster nodes"], -1) {
+		for _, of := range []string{`records_total{result="stored",sink="kafka"}`, `ack_seconds_count{sink="kafka"}`} {
+			stored[of] += (&site{t: t}).metric(page, "tocsin_sink_"+of)
+		}
+	}
+	if stored[`records_total{result="stored",sink="kafka"}`] != 1 || stored[`ack_seconds_count{sink="kafka"}`] != 1 {
+		t.Errorf("one record is in the topic, and the nodes tell of %v", stored)
+	}
 	for _, line := range readmeCommands(t) {
 		h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s").Replace(line))
 	}

@@ -173,10 +173,14 @@ func TestTasksWaitWithoutAnAttemptWhileTheirEndpointIsDown(t *testing.T) {
 	}
 	s.emptied()
 	s.fill(tasks, 0)
+	for database := range 2 { // a fallback that no config has, which `biz apply` would refuse
+		s.exec(fmt.Sprintf(`UPDATE {prefix}_%d.biz_type SET policy = JSON_SET(policy, '$.fallback', JSON_OBJECT('sink', JSON_OBJECT('name', 'gone'))), revision = revision + 1 WHERE name = 'coupon.remind'`, database))
+	}
 	page := s.servePage("owner")
 	s.ownedBy(map[string]int{"owner": 8})
 	id, last := s.nodes()[0].ID, s.adding("coupon.remind", tasks+1, "0s")
-	s.until(last, operator.StateTargetAway, nil, "node "+id+" can't reach the target of coupon.remind since 20", "connection refused", "it tries one task", "and the others wait, without an attempt")
+	s.until(last, operator.StateTargetAway, nil, "node "+id+" can't reach the target of coupon.remind since 20", "connection refused", "it tries one task", "and the others wait, without an attempt",
+		"node "+id+" can't use the fallback of coupon.remind (biz type coupon.remind: no sink is named gone where this node runs: add it to the sinks of the config)")
 	s.run("top", "--once", "--status", page).says(t, "away")
 	s.run("biz", "show", "coupon.remind").says(t, "# "+id+": away, ", " tasks wait, since 20", ", next try 20", "connection refused")
 	if n := s.counted("status = 0 AND attempts + crashes = 0"); n != tasks+1 {

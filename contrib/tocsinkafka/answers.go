@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -65,7 +64,7 @@ func (m *Maker) tell(topic string, err error) (fate, error) {
 				user = "user " + m.cfg.Username
 			}
 			says := strings.NewReplacer("{topic}", topic, "{user}", user, "{mechanism}", m.cfg.Mechanism).Replace(a.says)
-			return a.becomes, fmt.Errorf("sink %s: %s", m.cfg.Name, says)
+			return a.becomes, m.cfg.Errorf("%s", says)
 		}
 	}
 	where := strings.Join(m.cfg.Addresses, ", ")
@@ -73,17 +72,17 @@ func (m *Maker) tell(topic string, err error) (fate, error) {
 	var unknown *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &answer) && !answer.Retriable:
-		return attempt, fmt.Errorf("sink %s: topic %s: %s", m.cfg.Name, topic, oneLine(err))
+		return attempt, m.cfg.Errorf("topic %s: %s", topic, oneLine(err))
 	case isLate(err):
-		return waits, fmt.Errorf("sink %s: no answer from %s in time", m.cfg.Name, where)
+		return waits, m.cfg.Errorf("no answer from %s in time", where)
 	case errors.Is(err, io.EOF):
-		return waits, fmt.Errorf("sink %s: %s closes the connection: check the port, and the sink's tls, username and password", m.cfg.Name, where)
+		return waits, m.cfg.Errorf("%s closes the connection: check the port, and the sink's tls, username and password", where)
 	case errors.Is(err, kgo.ErrClientClosed):
-		return waits, fmt.Errorf("sink %s: its connections are closed", m.cfg.Name)
+		return waits, m.cfg.Errorf("its connections are closed")
 	case errors.As(err, &unknown):
-		return waits, fmt.Errorf("sink %s: the certificate of %s can't be verified: name its CA in the sink's tls: %s", m.cfg.Name, where, oneLine(err))
+		return waits, m.cfg.Errorf("the certificate of %s can't be verified: name its CA in the sink's tls: %s", where, oneLine(err))
 	}
-	return waits, fmt.Errorf("sink %s: no answer from %s: %s", m.cfg.Name, where, oneLine(err))
+	return waits, m.cfg.Errorf("no answer from %s: %s", where, oneLine(err))
 }
 
 func isLate(err error) bool {

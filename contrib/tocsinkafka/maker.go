@@ -74,7 +74,7 @@ func New(cfg sink.Config) (*Maker, error) {
 	for i, address := range cfg.Addresses { // not told: it may have a password
 		_, port, _ := net.SplitHostPort(address)
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil || strings.Contains(address, "@") {
-			return nil, fmt.Errorf("sink %s: address %d is not host:port, without a scheme, username or password", cfg.Name, i+1)
+			return nil, cfg.Errorf("address %d is not host:port, without a scheme, username or password", i+1)
 		}
 	}
 	if cfg.Username != "" && cfg.Mechanism == "" && cfg.TLS == nil {
@@ -83,7 +83,7 @@ func New(cfg sink.Config) (*Maker, error) {
 	cfg.Mechanism = cmp.Or(cfg.Mechanism, defaultMechanism)
 	mechanism, ok := mechanisms[cfg.Mechanism]
 	if !ok {
-		return nil, fmt.Errorf("sink %s: mechanism %q is not PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", cfg.Name, cfg.Mechanism)
+		return nil, cfg.Errorf("mechanism %q is not PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", cfg.Mechanism)
 	}
 	m := &Maker{cfg: cfg}
 	m.opts = []kgo.Opt{
@@ -100,7 +100,7 @@ func New(cfg sink.Config) (*Maker, error) {
 		m.opts = append(m.opts, kgo.DialTLSConfig(cfg.TLS))
 	}
 	if err := kgo.ValidateOpts(m.opts...); err != nil {
-		return nil, fmt.Errorf("sink %s: %w", cfg.Name, err)
+		return nil, cfg.Errorf("%w", err)
 	}
 	return m, nil
 }

@@ -131,8 +131,10 @@ func (t *topics) outcome(topic string, err error) error {
 	switch {
 	case becomes == dead:
 		return tocsin.Bury(told)
-	case becomes == attempt, becomes == waitsOrAttempt && !t.route.Fixed():
+	case becomes == attempt:
 		return told
+	case becomes == waitsOrAttempt:
+		return t.route.Unserved(told)
 	}
 	return sink.Unavailable(told)
 }

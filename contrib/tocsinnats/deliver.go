@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/sink"
@@ -38,8 +37,8 @@ const (
 type subject struct {
 	maker   *Maker
 	route   *sink.Route
-	timeout time.Duration       // of a delivery
-	room    *semaphore.Weighted // of share
+	timeout time.Duration // of a delivery
+	room    *sink.Share   // of pending
 }
 
 // flight is a message that was sent, or why it was not.
@@ -66,21 +65,20 @@ func (s *subject) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	defer end(nil)
 	defer context.AfterFunc(conn.ctx, func() { end(context.Cause(conn.ctx)) })()
 	errs := make([]error, 0, len(tasks))
-	for part := range slices.Chunk(tasks, atOnce) {
-		errs = append(errs, s.deliver(ctx, conn, stream, part)...)
+	for len(errs) < len(tasks) {
+		errs = append(errs, s.deliver(ctx, conn, stream, tasks[len(errs):])...)
 	}
 	return errs
 }
 
-// deliver sends at most atOnce messages and waits for their acks.
+// deliver sends as many messages as there is room for, at most atOnce, and waits for their acks. It returns no errors for the others.
 func (s *subject) deliver(ctx context.Context, conn *session, stream jetstream.JetStream, tasks []tocsin.Info) []error {
-	n := int64(len(tasks))
-	for _, room := range []*semaphore.Weighted{s.room, s.maker.room} {
-		if err := room.Acquire(ctx, n); err != nil {
-			return sink.All(len(tasks), s.maker.away(context.Cause(ctx)))
-		}
-		defer room.Release(n)
+	n := s.room.Take(ctx, min(len(tasks), atOnce))
+	if n == 0 {
+		return sink.All(len(tasks), s.maker.away(context.Cause(ctx)))
 	}
+	defer s.room.Give(n)
+	tasks = tasks[:n]
 	flights, release := s.send(ctx, conn, stream, tasks)
 	defer release()
 	errs := make([]error, len(tasks))
@@ -123,7 +121,7 @@ func (s *subject) send(ctx context.Context, conn *session, stream jetstream.JetS
 		}
 		msg, err := encode(m)
 		if err != nil {
-			flights = append(flights, flight{err: sink.Unfit(fmt.Errorf("sink %s: %w", s.maker.cfg.Name, err))})
+			flights = append(flights, flight{err: sink.Unfit(s.maker.cfg.Errorf("%w", err))})
 			continue
 		}
 		if watched[msg.Subject] == nil {
@@ -167,40 +165,31 @@ func (f flight) wait() (*jetstream.PubAck, error) {
 
 // verdict says what becomes of a task whose message was not acknowledged.
 func (s *subject) verdict(conn *session, msg *nats.Msg, err error) error {
-	name, refused := s.maker.cfg.Name, &jetstream.APIError{}
+	cfg, refused := s.maker.cfg, &jetstream.APIError{}
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
-		return tocsin.Bury(fmt.Errorf("sink %s: the message has %d bytes with its headers, more than max_payload of NATS allows", name, msg.Size()))
+		return tocsin.Bury(cfg.Errorf("the message has %d bytes with its headers, more than max_payload of NATS allows", msg.Size()))
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return s.unfit(noStream(msg.Subject))
+		return s.route.Unserved(cfg.Errorf("%w", noStream(msg.Subject)))
 	case errors.Is(err, nats.ErrPermissionViolation):
-		return s.unfit(forbidden(msg.Subject))
+		return s.route.Unserved(cfg.Errorf("%w", forbidden(msg.Subject)))
 	case errors.Is(err, jetstream.ErrInvalidJSAck):
-		return s.unfit(fmt.Errorf("who answered on subject %s is no stream: create one that has the subject, and let nobody else answer", msg.Subject))
+		return s.route.Unserved(cfg.Errorf("who answered on subject %s is no stream: create one that has the subject, and let nobody else answer", msg.Subject))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrAsyncPublishTimeout):
 		return s.maker.away(fmt.Errorf("no ack for subject %s in time: see whether NATS is well, and that its stream has no_ack: false", msg.Subject))
 	case !errors.As(err, &refused):
 		return s.maker.away(cmp.Or(context.Cause(conn.ctx), err))
 	case refused.ErrorCode == messageTooBig || refused.ErrorCode == headersTooBig:
-		return tocsin.Bury(fmt.Errorf("sink %s: the stream of subject %s refuses the message, of %d bytes with its headers: %s", name, msg.Subject, msg.Size(), refused.Description))
+		return tocsin.Bury(cfg.Errorf("the stream of subject %s refuses the message, of %d bytes with its headers: %s", msg.Subject, msg.Size(), refused.Description))
 	}
 	err = fmt.Errorf("the stream of subject %s refuses the message: %s (JetStream error %d)", msg.Subject, refused.Description, refused.ErrorCode)
 	switch {
 	case slices.Contains([]jetstream.ErrorCode{storeFailed, sealed, counters}, refused.ErrorCode):
-		return s.unfit(err)
+		return s.route.Unserved(cfg.Errorf("%w", err))
 	case refused.Code >= firstOfServers || refused.Code == tooMany || refused.ErrorCode == accountFull || refused.ErrorCode == idInProcess:
 		return s.maker.away(err)
 	}
-	return fmt.Errorf("sink %s: %w", name, err)
-}
-
-// unfit is the error of a task whose subject, or the stream of it, does not take messages now. If each task has a subject of its own,
-// the others must not wait for it.
-func (s *subject) unfit(err error) error {
-	if s.route.Fixed() {
-		return s.maker.away(err)
-	}
-	return fmt.Errorf("sink %s: %w", s.maker.cfg.Name, err)
+	return cfg.Errorf("%w", err)
 }
 
 func noStream(subject string) error {
@@ -224,5 +213,5 @@ func (m *Maker) away(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("NATS at %s does not answer in time", at)
 	}
-	return sink.Unavailable(fmt.Errorf("sink %s: %w", m.cfg.Name, err))
+	return sink.Unavailable(m.cfg.Errorf("%w", err))
 }

@@ -8,7 +8,6 @@ require (
 	github.com/nats-io/nkeys v0.4.16
 	github.com/tocsinhq/tocsin v0.0.0
 	go.uber.org/goleak v1.3.0
-	golang.org/x/sync v0.24.0
 )
 
 require (

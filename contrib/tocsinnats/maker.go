@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/loop"
@@ -21,7 +20,6 @@ import (
 const (
 	atOnce   = 500             // messages of one delivery that wait for acks
 	pending  = 4096            // messages of all deliveries that do; a stream refuses more than 10,000
-	share    = pending / 2     // messages of one policy that do, so that a stream without acks does not stop the others
 	lastAcks = 2 * time.Second // how long Close waits for acks
 )
 
@@ -31,7 +29,7 @@ var errClosed = errors.New("it is closed")
 type Maker struct {
 	cfg  sink.Config
 	auth []nats.Option
-	room *semaphore.Weighted // of pending
+	room *sink.Room // of pending
 
 	deliveries sync.WaitGroup // added to under mu, while not closed
 	opening    sync.WaitGroup // likewise
@@ -56,7 +54,7 @@ func New(cfg sink.Config) (*Maker, error) {
 		return nil, err
 	}
 	cfg.Logger = loop.Logger(cfg.Logger)
-	return &Maker{cfg: cfg, auth: auth, room: semaphore.NewWeighted(pending)}, nil
+	return &Maker{cfg: cfg, auth: auth, room: sink.NewRoom(pending)}, nil
 }
 
 // authentication returns what proves to the server who connects.
@@ -71,7 +69,7 @@ func authentication(cfg sink.Config) ([]nats.Option, error) {
 	case cfg.Mechanism == "token":
 		return nil, fmt.Errorf("sink %s has mechanism token and no password, which would be the token", cfg.Name)
 	case cfg.Mechanism != "nkey":
-		return nil, fmt.Errorf("sink %s: NATS has no mechanism %q: name token or nkey, or none for username and password", cfg.Name, cfg.Mechanism)
+		return nil, cfg.Errorf("NATS has no mechanism %q: name token or nkey, or none for username and password", cfg.Mechanism)
 	}
 	pair, err := nkeys.FromSeed([]byte(cfg.Password))
 	if err != nil {
@@ -89,7 +87,7 @@ func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &subject{m, route, p.WithDefaults().Timeout.D(), semaphore.NewWeighted(share)}, nil
+	return &subject{m, route, p.WithDefaults().Timeout.D(), m.room.Share()}, nil
 }
 
 // Close gives deliveries under way a little time for their acks, ends them, and closes the connection. Sinks return Unavailable from

@@ -89,7 +89,7 @@ func (m *Maker) watch(lost <-chan *amqp.Error, blocked <-chan amqp.Blocking) err
 			case !open:
 				blocked = nil // lost says more
 			case b.Active:
-				m.tell(m.errorf("RabbitMQ takes no messages until it has more memory or disk: %s", b.Reason))
+				m.tell(m.cfg.Errorf("RabbitMQ takes no messages until it has more memory or disk: %s", b.Reason))
 			default:
 				m.tell(nil)
 			}
@@ -114,7 +114,7 @@ func (m *Maker) dial(ctx context.Context) (*link, error) {
 		}
 		all = append(all, err.Error())
 	}
-	return nil, m.errorf("%s", strings.Join(all, "; "))
+	return nil, m.cfg.Errorf("%s", strings.Join(all, "; "))
 }
 
 func (m *Maker) dialHost(ctx context.Context, host string) (*link, error) {
@@ -182,7 +182,7 @@ func (m *Maker) notReached(host string, err error) error {
 // lost says how a connection ended.
 func (m *Maker) lost(e *amqp.Error) error {
 	if e == nil {
-		return m.errorf("the connection to RabbitMQ was closed")
+		return m.cfg.Errorf("the connection to RabbitMQ was closed")
 	}
-	return m.errorf("the connection to RabbitMQ was lost: %s", e.Reason)
+	return m.cfg.Errorf("the connection to RabbitMQ was lost: %s", e.Reason)
 }

@@ -8,8 +8,8 @@
 // A task is done when RabbitMQ has confirmed its message, which is persistent and mandatory: all queues that it was routed to have it, and
 // there is at least one.
 //
-// A Maker has one connection, made at first use and again whenever it is lost, and a channel for each of up to 128 deliveries at once, at
-// most 64 of them of one policy. A delivery has its channel to itself, since RabbitMQ closes a channel over one bad message, and says not
+// A Maker has one connection, made at first use and again whenever it is lost, and a channel for each of up to 128 deliveries at once,
+// which policies share as sink.Room says. A delivery has its channel to itself, since RabbitMQ closes a channel over one bad message, and says not
 // which.
 //
 // On failure:

@@ -24,7 +24,8 @@ type Maker struct {
 	log   *slog.Logger
 	limit loop.LogLimit
 
-	jobs  chan job // taken by a worker that has nothing to do
+	room  *sink.Room // of channels
+	jobs  chan job   // taken by a worker that has nothing to do
 	ctx   context.Context
 	stop  context.CancelFunc
 	ended chan struct{} // closed when run has returned, or will never run
@@ -41,14 +42,14 @@ func New(cfg sink.Config) (*Maker, error) {
 		return nil, err
 	}
 	if cfg.Mechanism != "" && cfg.Mechanism != plain {
-		return nil, fmt.Errorf("sink %s: mechanism %q: RabbitMQ takes %s, which is the default", cfg.Name, cfg.Mechanism, plain)
+		return nil, cfg.Errorf("mechanism %q: RabbitMQ takes %s, which is the default", cfg.Mechanism, plain)
 	}
 	if cfg.Username == "" {
 		cfg.Username, cfg.Password = "guest", "guest" // RabbitMQ's own default, for clients on its machine
 	}
 	m := &Maker{
 		cfg: cfg, log: loop.Logger(cfg.Logger).With("sink", cfg.Name),
-		jobs: make(chan job), ended: make(chan struct{}), changed: make(chan struct{}),
+		room: sink.NewRoom(channels), jobs: make(chan job), ended: make(chan struct{}), changed: make(chan struct{}),
 	}
 	for i, address := range cfg.Addresses {
 		host, vhost, named := strings.Cut(address, "/")
@@ -56,10 +57,10 @@ func New(cfg sink.Config) (*Maker, error) {
 			vhost = "/"
 		}
 		if _, port, err := net.SplitHostPort(host); err != nil || port == "" || vhost == "" || strings.ContainsAny(host, "@ ") {
-			return nil, fmt.Errorf("sink %s: address %d is not host:port or host:port/vhost, without a scheme, username or password", cfg.Name, i+1)
+			return nil, cfg.Errorf("address %d is not host:port or host:port/vhost, without a scheme, username or password", i+1)
 		}
 		if i > 0 && vhost != m.vhost {
-			return nil, fmt.Errorf("sink %s: its addresses have vhost %s and vhost %s: give all of them the same, or make two sinks", cfg.Name, m.vhost, vhost)
+			return nil, cfg.Errorf("its addresses have vhost %s and vhost %s: give all of them the same, or make two sinks", m.vhost, vhost)
 		}
 		m.hosts, m.vhost = append(m.hosts, host), vhost
 	}
@@ -73,7 +74,7 @@ func (m *Maker) Sink(p tocsin.Policy) (sink.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &publisher{m, route, make(chan struct{}, channels/2)}, nil
+	return &publisher{m, route, m.room.Share()}, nil
 }
 
 // fits returns an error for a topic that is too long for a routing key.
@@ -104,7 +105,7 @@ func (m *Maker) Close(ctx context.Context) error {
 	case <-m.ended:
 		return nil
 	case <-ctx.Done():
-		return m.errorf("its connection has not ended: %w", context.Cause(ctx))
+		return m.cfg.Errorf("its connection has not ended: %w", context.Cause(ctx))
 	}
 }
 
@@ -137,8 +138,4 @@ func (m *Maker) state() (changed <-chan struct{}, why error) {
 	return m.changed, m.why
 }
 
-func (m *Maker) isClosed() error { return m.errorf("it is closed") }
-
-func (m *Maker) errorf(format string, args ...any) error {
-	return fmt.Errorf("sink %s: %w", m.cfg.Name, fmt.Errorf(format, args...))
-}
+func (m *Maker) isClosed() error { return m.cfg.Errorf("it is closed") }

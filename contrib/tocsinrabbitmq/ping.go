@@ -30,7 +30,7 @@ func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
 	defer free()
 	ch, err := l.Channel()
 	if err != nil {
-		return m.errorf("no channel to RabbitMQ: %w", err)
+		return m.cfg.Errorf("no channel to RabbitMQ: %w", err)
 	}
 	switch {
 	case m.cfg.Exchange != "":
@@ -48,5 +48,5 @@ func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
 	case refused.Code == amqp.NotFound && m.cfg.Exchange == "":
 		return m.noQueue(route.Topic())
 	}
-	return m.refused(refused, message{key: route.Topic()})
+	return m.refused(refused, message{key: route.Topic(), route: route})
 }

@@ -272,19 +272,20 @@ func full(t *testing.T, b broker) {
 	}
 }
 
-// unconfirmed has a queue take messages without a confirm, as without its majority, and delivers more to it than there are channels.
+// unconfirmed has two queues take messages without a confirm, as without their majority, and delivers more to each than there are channels.
 func unconfirmed(t *testing.T, b broker) {
 	b.queue(t, "confirmed", nil)
-	b.queue(t, "unconfirmed", amqp.Table{"x-queue-type": "quorum"})
+	b.queue(t, "unconfirmed1", amqp.Table{"x-queue-type": "quorum"})
+	b.queue(t, "unconfirmed2", amqp.Table{"x-queue-type": "quorum"})
 	control := func(what string) {
-		if err := b.Control(context.Background(), "eval", "sys:"+what+"('%2F_unconfirmed')."); err != nil {
+		if err := b.Control(context.Background(), "eval", "[sys:"+what+"(Q) || Q <- ['%2F_unconfirmed1', '%2F_unconfirmed2']]."); err != nil {
 			t.Error(err)
 		}
 	}
 	control("suspend")
 	defer control("resume") // else the broker does not stop
 	m := maker(t, b.config())
-	bad, good := of(t, m, "unconfirmed"), of(t, m, "confirmed")
+	bads, good := []sink.Sink{of(t, m, "unconfirmed1"), of(t, m, "unconfirmed2")}, of(t, m, "confirmed")
 	if errs, _ := deliver(t, good, soon, tasks(1)...); errs[0] != nil {
 		t.Fatal(errs)
 	}
@@ -292,16 +293,18 @@ func unconfirmed(t *testing.T, b broker) {
 	var under sync.WaitGroup
 	defer under.Wait()
 	defer cancel()
-	for range 200 {
-		under.Go(func() { bad.Deliver(ctx, tasks(1)) })
-	}
-	for tries := 1; ; tries++ { // the first may be one of those that have a channel
-		errs, _ := deliver(t, bad, time.Second, tasks(1)...)
-		if outcome(errs[0]) == "unavailable" && strings.Contains(errs[0].Error(), "sink rabbit: no channel to RabbitMQ was free in time") {
-			break
+	for _, bad := range bads {
+		for range 200 {
+			under.Go(func() { bad.Deliver(ctx, tasks(1)) })
 		}
-		if tries == 10 {
-			t.Fatalf("%v, want no free channel for this policy", errs)
+		for tries := 1; ; tries++ { // the first may be one of those that have a channel
+			errs, _ := deliver(t, bad, time.Second, tasks(1)...)
+			if outcome(errs[0]) == "unavailable" && strings.Contains(errs[0].Error(), "sink rabbit: no channel to RabbitMQ was free in time") {
+				break
+			}
+			if tries == 10 {
+				t.Fatalf("%v, want no free channel for this policy", errs)
+			}
 		}
 	}
 	if errs, _ := deliver(t, good, soon, tasks(1)...); errs[0] != nil {

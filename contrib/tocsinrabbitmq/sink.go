@@ -13,7 +13,7 @@ import (
 type publisher struct {
 	m     *Maker
 	route *sink.Route
-	busy  chan struct{} // full while half of the channels are in use: a queue that never confirms leaves the others to other policies
+	room  *sink.Share // of the channels: a queue that never confirms leaves some to other policies
 }
 
 // prefix begins the names of CloudEvents attributes, by the binding for AMQP.
@@ -22,20 +22,18 @@ const prefix = "cloudEvents:"
 // message is one as it is published.
 type message struct {
 	amqp.Publishing
-	key  string // routing key
-	made bool   // the key is made of the task's headers
+	key   string // routing key
+	route *sink.Route
 }
 
 // Deliver implements sink.Sink. Its tasks go through one channel, at most window at once.
 func (s *publisher) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	within, cancel := sink.Within(ctx)
 	defer cancel()
-	select {
-	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
-	case <-within.Done():
+	if s.room.Take(within, 1) == 0 {
 		return sink.All(len(tasks), sink.Unavailable(s.m.noneFree()))
 	}
+	defer s.room.Give(1)
 	errs := make([]error, len(tasks))
 	var batch []message
 	var of []int // the task of each message
@@ -69,14 +67,14 @@ func (s *publisher) message(task tocsin.Info) (message, error) {
 	headers := amqp.Table{}
 	for _, h := range m.Headers {
 		if err := short("the name of a header", h.Name); err != nil {
-			return message{}, sink.Unfit(s.m.errorf("%w", err))
+			return message{}, sink.Unfit(s.m.cfg.Errorf("%w", err))
 		}
 		headers[h.Name] = h.Text
 	}
 	for _, a := range m.Attributes {
 		headers[prefix+a.Name] = a.Text
 	}
-	return message{key: m.Topic, made: !s.route.Fixed(), Publishing: amqp.Publishing{
+	return message{key: m.Topic, route: s.route, Publishing: amqp.Publishing{
 		Headers:      headers,
 		ContentType:  m.ContentType,
 		DeliveryMode: amqp.Persistent,
@@ -130,8 +128,8 @@ func (m *Maker) send(ctx context.Context, batch []message) []error {
 	}
 }
 
-func (m *Maker) noneFree() error { return m.errorf("no channel to RabbitMQ was free in time") }
+func (m *Maker) noneFree() error { return m.cfg.Errorf("no channel to RabbitMQ was free in time") }
 
 func (m *Maker) notConfirmed() error {
-	return m.errorf("RabbitMQ did not confirm the message in time: it is overloaded, or a quorum queue lacks its majority")
+	return m.cfg.Errorf("RabbitMQ did not confirm the message in time: it is overloaded, or a quorum queue lacks its majority")
 }

@@ -107,7 +107,7 @@ func (w *worker) publish(ctx context.Context, batch []message) (errs []error, le
 				w.taken.Store(n) // another worker's larger one may get lost, which costs a round trip
 			}
 			if homeless[batch[i].MessageId] {
-				errs[i] = batch[i].unserved(w.m.noQueue(batch[i].key))
+				errs[i] = batch[i].route.Unserved(w.m.noQueue(batch[i].key))
 			}
 		case closed != nil:
 			left = append(left, i)
@@ -131,7 +131,7 @@ func (w *worker) open() error {
 		err = ch.Confirm(false)
 	}
 	if err != nil {
-		return w.m.errorf("no channel to RabbitMQ: %w", err)
+		return w.m.cfg.Errorf("no channel to RabbitMQ: %w", err)
 	}
 	w.ch = ch
 	w.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
@@ -223,34 +223,25 @@ func (w *worker) tidy() {
 func (m *Maker) refused(e *amqp.Error, msg message) error {
 	switch e.Code {
 	case amqp.PreconditionFailed:
-		return tocsin.Bury(m.errorf("RabbitMQ does not take this message: %s", e.Reason))
+		return tocsin.Bury(m.cfg.Errorf("RabbitMQ does not take this message: %s", e.Reason))
 	case amqp.NotFound:
-		return sink.Unavailable(m.errorf("there is no exchange %s: declare it, or name another in the sink's config: %s", m.cfg.Exchange, e.Reason))
+		return sink.Unavailable(m.cfg.Errorf("there is no exchange %s: declare it, or name another in the sink's config: %s", m.cfg.Exchange, e.Reason))
 	case amqp.AccessRefused:
-		return msg.unserved(m.errorf("user %s may not publish to %q: let it write there (rabbitmqctl set_permissions): %q", m.cfg.Username, m.place(msg.key), e.Reason))
+		return msg.route.Unserved(m.cfg.Errorf("user %s may not publish to %q: let it write there (rabbitmqctl set_permissions): %q", m.cfg.Username, m.place(msg.key), e.Reason))
 	}
 	return sink.Unavailable(m.lost(e))
-}
-
-// unserved returns the error of a routing key that RabbitMQ does not serve. All tasks of the policy wait for a fixed one; one that the
-// headers of a task have made fails alone, else the others would wait for it.
-func (m message) unserved(err error) error {
-	if m.made {
-		return err
-	}
-	return sink.Unavailable(err)
 }
 
 // noQueue is the error of a message that RabbitMQ returned.
 func (m *Maker) noQueue(key string) error {
 	if m.cfg.Exchange == "" {
-		return m.errorf("there is no queue %q: declare it", key)
+		return m.cfg.Errorf("there is no queue %q: declare it", key)
 	}
-	return m.errorf("exchange %s has no queue for routing key %q: bind one", m.cfg.Exchange, key)
+	return m.cfg.Errorf("exchange %s has no queue for routing key %q: bind one", m.cfg.Exchange, key)
 }
 
 // refusedByQueue is the error of a nack. RabbitMQ sends one if a queue is over its x-max-length with overflow reject-publish, or has
 // failed: no fault of the message, and no reason to use up its attempts.
 func (m *Maker) refusedByQueue(key string) error {
-	return m.errorf("a queue of %q refused the message: it is full (x-max-length, reject-publish) or has failed: see to its consumers, or raise its limit", m.place(key))
+	return m.cfg.Errorf("a queue of %q refused the message: it is full (x-max-length, reject-publish) or has failed: see to its consumers, or raise its limit", m.place(key))
 }

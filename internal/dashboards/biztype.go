@@ -131,6 +131,10 @@ func bizTypeLanes() []panel {
 		means:   "How often a node left the type alone within 10 minutes. away: its target could not be reached. busy: it answered 429 or 503 with Retry-After.",
 		queries: []query{{`sum by (biz_type, state) (increase(tocsin_dispatcher_breaks_total{biz_type=~"$biz_type"}[10m]))`, "{{biz_type}}: {{state}}"}},
 	}, {
+		title: "First link away, its fallback delivers", unit: seconds, limits: limits{1, 600}, runbook: "TocsinFallbackDelivers",
+		means:   "Since the first link of the type went away, on the node where that is longest ago. 0: the first link delivers. Empty if its policy has no fallback.",
+		queries: []query{{`max by (biz_type) (tocsin_fallback_seconds{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
+	}, {
 		title: "Nodes that can't deliver it", unit: count, limits: limits{1, 1}, runbook: "TocsinHandlerMissing",
 		means:   "Nodes of its group that lack the handler or the secret of the type. Other nodes stand in; if none has it, its tasks wait. Empty if no node lacks any.",
 		queries: []query{{`sum by (biz_type) (tocsin_node_biz_type_lacking{biz_type=~"$biz_type"})`, "{{biz_type}}"}},

@@ -4,13 +4,14 @@ package dashboards
 func cluster() board {
 	return board{
 		name: "cluster", title: "Cluster",
-		means: "The nodes: in which mode they are, which tables they own and how tables move, their queues and memory, and etcd.",
+		means: "The nodes: in which mode they are, which tables they own and how tables move, their queues and memory, the message brokers that they deliver to, and etcd.",
 		rows: []row{
 			{"Nodes", clusterNodes()},
 			{"Who owns the tables", clusterOwners()},
 			{"Leases and etcd", clusterEtcd()},
 			{"Queues and memory of each node", clusterMemory()},
 			{"Outcomes and second deliveries", clusterOutcomes()},
+			{"Message brokers", clusterBrokers()},
 			{"Policies and processes", clusterProcesses()},
 		},
 	}
@@ -193,6 +194,29 @@ func clusterOutcomes() []panel {
 		title: "Runs that wait to be recorded", unit: share, limits: limits{.5, 1},
 		means:   "As a share of the room for them. While it is full, runs are dropped.",
 		queries: []query{{`tocsin_history_queue_bytes / tocsin_history_queue_capacity_bytes`, "{{instance}}"}},
+	}}
+}
+
+func clusterBrokers() []panel {
+	return []panel{{
+		title: "Records, by sink and result", look: stacked, unit: perSec, runbook: "TocsinTargetAway",
+		means:   "stored: the broker has it. unavailable: the task waits, without an attempt. refused: the broker will never take it, and the task is dead. unfit: the same, found without asking the broker. failed: tried again.",
+		queries: []query{{`sum by (sink, result) (rate(tocsin_sink_records_total[$__rate_interval]))`, "{{sink}}: {{result}}"}},
+	}, {
+		title: "Time to the broker's answer", unit: seconds, limits: limits{1, 10}, runbook: "TocsinLaneFull",
+		means: "From the sending of a delivery's records until the broker had stored them: the mean of each sink, and what 99 of 100 deliveries stay below, read from buckets that end at 0.01, 0.1, 1 and 10 s.",
+		queries: []query{
+			{`sum by (sink) (rate(tocsin_sink_ack_seconds_sum[$__rate_interval])) / sum by (sink) (rate(tocsin_sink_ack_seconds_count[$__rate_interval]))`, "{{sink}}, mean"},
+			{`histogram_quantile(0.99, sum by (sink, le) (rate(tocsin_sink_ack_seconds_bucket[$__rate_interval])))`, "{{sink}}, 99 % below"},
+		},
+	}, {
+		title: "Since the last record was stored", unit: seconds, runbook: "TocsinTargetAway",
+		means:   "On any node. It grows while a broker is away, and while nothing is due for it: the records that are unavailable tell which.",
+		queries: []query{{`time() - max by (sink) (tocsin_sink_last_stored_timestamp_seconds)`, "{{sink}}"}},
+	}, {
+		title: "Tasks that fallbacks have taken", look: stacked, unit: perSec, runbook: "TocsinFallbackDelivers",
+		means:   "By biz type, while its first link is away. The dashboard Biz type has since when.",
+		queries: []query{{`sum by (biz_type) (rate(tocsin_fallback_tasks_total[$__rate_interval]))`, "{{biz_type}}"}},
 	}}
 }
 

@@ -92,6 +92,8 @@ var emptyHere = []struct{ part, why string }{
 	{"tocsin_nodes_away", "all endpoints of the demo can be reached"},
 	{"tocsin_dispatcher_not_reached_total", "all endpoints of the demo can be reached"},
 	{"tocsin_dispatcher_breaks_total", "no endpoint of the demo wants to rest"},
+	{"tocsin_sink_", "the demo has no message broker"},
+	{"tocsin_fallback_", "no biz type of the demo has a fallback"},
 	{"tocsin_backlog_drain_seconds", "not known before the second measurement of a backlog, a minute after the first"},
 }
 
