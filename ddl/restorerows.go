@@ -175,13 +175,13 @@ func (r *restore) accept(ctx context.Context, c *restored) error {
 	return err
 }
 
-// agree gives the copy the ownership and the grace of sweeps of the databases in use, which may have changed since it was made.
+// agree gives the copy the ownership and the grace of sweeps of the cluster's databases in use, which may have changed since it was made.
 // Nobody uses it yet. Where those differ among themselves, it keeps its own.
 func (r *restore) agree(ctx context.Context, c *restored) error {
 	ownerships, graces := map[string]bool{}, map[int64]bool{}
 	for _, s := range r.sites {
 		for db, row := range s.rows {
-			if row.State != layoutrow.Active || slices.ContainsFunc(r.copies, func(c *restored) bool { return c.db == db }) {
+			if row.State != layoutrow.Active || row.Identity != c.row.Identity || slices.ContainsFunc(r.copies, func(c *restored) bool { return c.db == db }) {
 				continue
 			}
 			ownerships[row.Ownership] = true
