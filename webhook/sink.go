@@ -172,6 +172,9 @@ func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[
 		}
 		return answer, text, nil
 	}
+	if answer.StatusCode == http.StatusSwitchingProtocols { // the body is the connection itself, whose reading no context ends
+		return answer, nil, nil
+	}
 	defer time.AfterFunc(bodyWait, cancel).Stop()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, bodyCap))
 	return answer, text, nil

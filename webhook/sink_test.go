@@ -247,12 +247,20 @@ func FuzzRetryAfter(f *testing.F) {
 func TestTheStatusOfASlowAnswerCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
-	for status, want := range map[int]tocsin.Verb{200: tocsin.Completed, 410: tocsin.Buried, 503: tocsin.Retried} {
+	for status, want := range map[int]tocsin.Verb{101: tocsin.Retried, 200: tocsin.Completed, 410: tocsin.Buried, 503: tocsin.Retried} {
 		s := newSink(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
+			if status == http.StatusSwitchingProtocols { // its body is the connection itself
+				w.Header().Set("Connection", "Upgrade")
+				w.Header().Set("Upgrade", "x")
+			}
 			w.WriteHeader(status)
 			w.(http.Flusher).Flush()
-			<-r.Context().Done() // the rest never comes
+			select { // the rest never comes
+			case <-r.Context().Done():
+			case <-time.After(20 * bodyWait):
+				panic(http.ErrAbortHandler) // closes it
+			}
 		}, SinkConfig{Allow: loopback})
 		all.Go(func() {
 			began := time.Now()
