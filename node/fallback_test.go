@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,10 +17,18 @@ import (
 type link struct {
 	away, hangs, panics bool
 	refuses             bool // the first task of each delivery, without asking the target
-	got                 int
+	takes               time.Duration
+
+	mu   sync.Mutex
+	got  int
+	left time.Duration // of the last delivery, when it came here
 }
 
 func (l *link) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
+	deadline, _ := ctx.Deadline()
+	l.mu.Lock()
+	l.left = time.Until(deadline)
+	l.mu.Unlock()
 	switch {
 	case l.hangs:
 		<-ctx.Done()
@@ -33,8 +42,20 @@ func (l *link) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 		}
 		return errs
 	}
+	select {
+	case <-time.After(l.takes):
+	case <-ctx.Done():
+		return sink.All(len(tasks), ctx.Err())
+	}
+	l.mu.Lock()
 	l.got += len(tasks)
+	l.mu.Unlock()
 	return make([]error, len(tasks))
+}
+
+// pair delivers by a broker, and by a second link.
+func pair(first, second *link, after time.Duration) *links {
+	return &links{first: first, second: second, after: after, halves: true, log: slog.New(slog.DiscardHandler)}
 }
 
 // deliver makes one delivery of two tasks with a time-out of 10 s, and reports whether it was made.
@@ -47,7 +68,7 @@ func deliver(l *links) bool {
 func TestTheSecondLinkDeliversOnlyWhileTheFirstIsAwayForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var first, second link
-		l := &links{first: &first, second: &second, after: 30 * time.Second, log: slog.New(slog.DiscardHandler)}
+		l := pair(&first, &second, 30*time.Second)
 		if !deliver(l) || first.got != 2 || second.got != 0 {
 			t.Fatalf("both are up: %d and %d tasks", first.got, second.got)
 		}
@@ -86,7 +107,7 @@ func TestTheSecondLinkDeliversOnlyWhileTheFirstIsAwayForLong(t *testing.T) {
 func TestTasksWaitWhileBothLinksAreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := link{away: true}, link{away: true}
-		l := &links{first: &first, second: &second, after: time.Second, log: slog.New(slog.DiscardHandler)}
+		l := pair(&first, &second, time.Second)
 		for range 100 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := l.Deliver(ctx, make([]tocsin.Info, 1))[0]; !sink.IsUnavailable(err) {
@@ -105,10 +126,10 @@ func TestTasksWaitWhileBothLinksAreAway(t *testing.T) {
 func TestATaskThatIsRefusedUnsentDoesNotMakeTheFirstLinkAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := link{away: true, refuses: true}, link{}
-		l := &links{first: &first, second: &second, after: 30 * time.Second, log: slog.New(slog.DiscardHandler)}
+		l := pair(&first, &second, 30*time.Second)
 		for range 40 {
 			l.Deliver(t.Context(), make([]tocsin.Info, 2))
-			l.turn(time.Now(), false, []error{sink.Unfit(errors.New("no header"))}) // a delivery of such a task alone
+			l.Deliver(t.Context(), make([]tocsin.Info, 1)) // of such a task alone
 			time.Sleep(time.Second)
 		}
 		if second.got == 0 {
@@ -117,10 +138,77 @@ func TestATaskThatIsRefusedUnsentDoesNotMakeTheFirstLinkAnswer(t *testing.T) {
 	})
 }
 
+func TestTheSecondLinkHasHalfOfTheTimeIfABrokerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{hangs: true}, link{}
+		if !deliver(pair(&first, &second, 0)) || second.left != 5*time.Second {
+			t.Errorf("of 10 s, the second link had %s", second.left)
+		}
+	})
+}
+
+func TestAWebhookThatIsBackAndSlowHasAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{away: true}, link{}
+		l := pair(&first, &second, 0)
+		l.halves = false
+		deliver(l)
+		first.away, first.takes = false, 6*time.Second
+		time.Sleep(2 * firstTry)
+		if !deliver(l) || first.got != 2 {
+			t.Errorf("the first link got %d tasks", first.got)
+		}
+	})
+}
+
+func TestADeliveryThatIsCalledOffShowsNothingOfTheFirstLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{hangs: true}, link{}
+		l := pair(&first, &second, 30*time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		l.Deliver(ctx, make([]tocsin.Info, 2))
+		time.Sleep(time.Hour)
+		if deliver(l) || second.got != 0 {
+			t.Errorf("at the first miss, the second link got %d tasks", second.got)
+		}
+	})
+}
+
+// while makes a delivery that ends during others.
+func while(t *testing.T, l *links) {
+	var ends sync.WaitGroup
+	ends.Go(func() { deliver(l) })
+	t.Cleanup(ends.Wait)
+	synctest.Wait()
+}
+
+func TestDeliveriesUnderWayNeitherPutOffATryNorLetASecondOneBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{hangs: true}, link{}
+		l := pair(&first, &second, 0)
+		for range 6 {
+			while(t, l)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		while(t, l)
+		time.Sleep(4500 * time.Millisecond) // the six ended a second ago
+		first.left = 0
+		if while(t, l); first.left != 5*time.Second {
+			t.Error("a second later, no delivery tries the first link")
+		}
+		time.Sleep(time.Second) // the seventh has ended
+		began := time.Now()
+		if !deliver(l) || time.Since(began) != 0 {
+			t.Errorf("beside the try, a delivery took %s", time.Since(began))
+		}
+	})
+}
+
 func TestAFirstLinkThatPanicsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := link{away: true}, link{}
-		l := &links{first: &first, second: &second, log: slog.New(slog.DiscardHandler)}
+		l := pair(&first, &second, 0)
 		if !deliver(l) || second.got != 2 {
 			t.Fatalf("with no time to wait, the second link got %d tasks", second.got)
 		}
@@ -140,9 +228,9 @@ func TestAFirstLinkThatPanicsIsTriedAgain(t *testing.T) {
 func TestAPairWithTheSameFirstLinkGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := link{away: true}, link{}
-		before := &links{first: &first, second: &second, log: slog.New(slog.DiscardHandler)}
+		before := pair(&first, &second, 0)
 		deliver(before)
-		l := &links{first: &first, second: &second, after: time.Hour, log: before.log}
+		l := pair(&first, &second, time.Hour)
 		l.goOn(before)
 		if !deliver(l) || second.got != 4 {
 			t.Errorf("the second link got %d tasks", second.got)

@@ -193,7 +193,7 @@ func (t *targets) second(p, way biztype.Policy, m *made, before made) error {
 	if err != nil {
 		return err
 	}
-	l := &links{first: m.Sink, second: to, after: p.WithDefaults().Fallback.After.D(), log: t.cfg.Logger.With("biz_type", p.Name)}
+	l := &links{first: m.Sink, second: to, after: p.WithDefaults().Fallback.After.D(), halves: p.Sink != nil, log: t.cfg.Logger.With("biz_type", p.Name)}
 	if t.atOnce {
 		l.after = 0
 	}

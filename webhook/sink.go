@@ -162,13 +162,13 @@ func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[
 	}
 	answer, err := s.client.Do(req)
 	if err != nil {
-		return nil, nil, shorten(err, connected.Load())
+		return nil, nil, shorten(err, !connected.Load() && !errors.Is(ctx.Err(), context.Canceled))
 	}
 	defer answer.Body.Close()
 	if s.cfg.Batch > 0 && answer.StatusCode/100 == 2 {
 		text, err := io.ReadAll(io.LimitReader(answer.Body, batchCap+1))
 		if err != nil {
-			return nil, nil, shorten(err, true)
+			return nil, nil, shorten(err, false)
 		}
 		return answer, text, nil
 	}
@@ -204,20 +204,20 @@ func (s *Sink) head(req *http.Request, id string, now time.Time, body []byte) er
 }
 
 // shorten drops what the client says of method and URL: the policy has both.
-func shorten(err error, connected bool) error {
+func shorten(err error, missed bool) error {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		if !strings.HasPrefix(err.Error(), "Post ") {
 			break
 		}
 		err = inner
 	}
-	return unanswered{err, connected}
+	return unanswered{err, missed}
 }
 
 // unanswered is a callback that got no answer.
 type unanswered struct {
-	err       error
-	connected bool // something of the request may have been sent
+	err    error
+	missed bool // nothing of the request was sent, though the delivery was not called off
 }
 
 func (u unanswered) Error() string {
@@ -232,9 +232,7 @@ func (u unanswered) Unwrap() error { return u.err }
 
 // NotReached reports that nothing was sent: there was no connection. A refused address is the policy's fault, and a
 // delivery that was called off says nothing of the receiver.
-func (u unanswered) NotReached() bool {
-	return !u.connected && u.FailureCause() == unreachable && !errors.Is(u.err, context.Canceled)
-}
+func (u unanswered) NotReached() bool { return u.missed && u.FailureCause() == unreachable }
 
 // unreachable is the cause of a callback that got no answer.
 const unreachable = "unreachable"
