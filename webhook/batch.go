@@ -30,7 +30,7 @@ func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []erro
 	}
 	for i, task := range tasks {
 		if _, err := task.Headers.All(); err != nil {
-			errs[i] = fmt.Errorf("callback: %w", err)
+			errs[i] = unsent{err}
 			continue
 		}
 		d := dataOf(task)

@@ -120,7 +120,7 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	now := time.Now()
 	stored, err := task.Headers.All()
 	if err != nil {
-		return fmt.Errorf("callback: %w", err)
+		return unsent{err}
 	}
 	b, err := Body(task, now)
 	if err != nil {
@@ -213,6 +213,15 @@ func shorten(err error, missed bool) error {
 	}
 	return unanswered{err, missed}
 }
+
+// unsent is why the receiver was not asked about a task.
+type unsent struct{ err error }
+
+func (u unsent) Error() string { return "callback: " + u.err.Error() }
+func (u unsent) Unwrap() error { return u.err }
+
+// Unsent reports that the receiver was not asked: the task has failed, and nothing is learnt of the receiver.
+func (u unsent) Unsent() bool { return true }
 
 // unanswered is a callback that got no answer.
 type unanswered struct {
