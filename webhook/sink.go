@@ -122,11 +122,7 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	if err != nil {
 		return unsent{err}
 	}
-	b, err := Body(task, now)
-	if err != nil {
-		return err
-	}
-	answer, text, err := s.exchange(ctx, task.Key(), b, stored, now)
+	answer, text, err := s.exchange(ctx, task.Key(), Body(task, now), stored, now)
 	if err != nil {
 		return err
 	}
