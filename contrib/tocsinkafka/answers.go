@@ -69,10 +69,12 @@ func (m *Maker) tell(topic string, err error) (fate, error) {
 		}
 	}
 	where := strings.Join(m.cfg.Addresses, ", ")
-	var answer *kerr.Error
+	var refused noID
 	var unknown *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &answer) && !answer.Retriable:
+	case errors.As(err, &refused):
+		return waits, fmt.Errorf("sink %s: %s gives its producer no id: %s", m.cfg.Name, where, oneLine(err))
+	case isFinal(err):
 		return attempt, fmt.Errorf("sink %s: topic %s: %s", m.cfg.Name, topic, oneLine(err))
 	case isLate(err):
 		return waits, fmt.Errorf("sink %s: no answer from %s in time", m.cfg.Name, where)
@@ -84,6 +86,17 @@ func (m *Maker) tell(topic string, err error) (fate, error) {
 		return waits, fmt.Errorf("sink %s: the certificate of %s can't be verified: name its CA in the sink's tls: %s", m.cfg.Name, where, oneLine(err))
 	}
 	return waits, fmt.Errorf("sink %s: no answer from %s: %s", m.cfg.Name, where, oneLine(err))
+}
+
+// noID is the answer by which a producer was refused its id: none of its records was sent.
+type noID struct{ error }
+
+func (n noID) Unwrap() error { return n.error }
+
+// isFinal reports whether the error is an answer that can't be repeated.
+func isFinal(err error) bool {
+	var answer *kerr.Error
+	return errors.As(err, &answer) && !answer.Retriable
 }
 
 func isLate(err error) bool {
