@@ -43,8 +43,8 @@ var answers = []struct {
 	{kerr.IllegalSaslState, waits, "the broker does not want {user} to sign in: check username and mechanism"},
 	{kerr.InvalidTopicException, waitsOrAttempt, "topic {topic} can't be written to: choose another"},
 	{kerr.InvalidTimestamp, waits, "topic {topic} refuses the time of the record: compare the clock of this machine with the broker's"},
-	{kerr.NotEnoughReplicas, waits, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
-	{kerr.NotEnoughReplicasAfterAppend, waits, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
+	{kerr.NotEnoughReplicas, waitsOrAttempt, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
+	{kerr.NotEnoughReplicasAfterAppend, waitsOrAttempt, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
 }
 
 // explain returns what becomes of a task, and the error of a client as a line that says what to do. An answer that is late is told
