@@ -112,7 +112,7 @@ func (w *worker) publish(ctx context.Context, batch []message) (errs []error, le
 		case closed != nil:
 			left = append(left, i)
 		case c != nil && isDone(c):
-			errs[i] = batch[i].unserved(w.m.refusedByQueue(batch[i].key))
+			errs[i] = batch[i].route.Unserved(w.m.refusedByQueue(batch[i].key))
 		default:
 			w.late = true
 			errs[i] = sink.Unavailable(why)
