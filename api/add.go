@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // NewTask is a task to be added.
@@ -119,8 +120,11 @@ func (n NewTask) keyed(task tocsin.NewTask) (tocsin.NewTask, error) {
 // at names the field that an error of package tocsin, which knows none, is about.
 func (n NewTask) at() string {
 	_, headers := tocsin.HeadersOf(n.Headers)
+	marked := n.PayloadVersion > 1 && len(n.Headers) > 0 // the version is stored with them, and counts
 	switch {
-	case headers != nil:
+	case name.CheckLower("biz type", n.BizType) != nil:
+		return "biz_type"
+	case headers != nil, marked && n.DueTime == nil:
 		return "headers"
 	case len(n.DedupKey) > tocsin.MaxDedupKey:
 		return "dedup_key"
@@ -128,10 +132,10 @@ func (n NewTask) at() string {
 		return "unique_key"
 	case len(n.BizKey) > tocsin.MaxKey:
 		return "biz_key"
-	case n.DueTime != nil:
+	case n.DueTime != nil && !marked:
 		return "due_time"
 	}
-	return "delay_ms"
+	return "" // not known
 }
 
 // object names the task in the log.

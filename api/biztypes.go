@@ -142,6 +142,9 @@ func (a *API) seenTypes(ctx context.Context, c *call) ([]BizType, error) {
 }
 
 func (a *API) getBizType(ctx context.Context, c *call, in *byName) (BizType, error) {
+	if !c.sees(in.Name) { // even if a policy can't be read
+		return BizType{}, noType(in.Name)
+	}
 	seen, err := a.seenTypes(ctx, c)
 	for _, b := range seen {
 		if b.Name == in.Name {

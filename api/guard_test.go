@@ -220,6 +220,11 @@ func TestAPolicyThatCannotBeReadHidesNoOther(t *testing.T) {
 	if b := want[api.BizType](s, http.StatusOK, post("/biz-types/order.close:pause", "").by("operate")); !b.Paused {
 		t.Errorf("%+v", b)
 	}
+	for _, path := range []string{"/biz-types/coupon.remind", "/biz-types/no.such"} {
+		if got := s.do(get(path).by("operate")); got.status != http.StatusNotFound { // for this token there is neither
+			t.Errorf("%s: %d %s", path, got.status, got.text)
+		}
+	}
 	if page := want[api.Tasks](s, http.StatusOK, get("/tasks?status=pending").by("read")); len(page.Tasks) != 1 {
 		t.Errorf("%+v", page)
 	}

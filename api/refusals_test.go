@@ -182,6 +182,21 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	}
 }
 
+func TestARefusalNamesTheFieldThatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	for body, want := range map[string]string{
+		`{"biz_type": "Order.Close", "biz_id": "1", "delay_ms": 1}`:                                                      "body.biz_type",
+		task(`"payload_version": 2, "headers": {"a": "` + strings.Repeat("x", tocsin.MaxHeaders-len(`{"a":""}`)) + `"}`): "body.headers",
+		`{"biz_type": "order.close", "biz_id": "1", "due_time": "2090-01-02T15:04:05Z", "payload_version": 2}`:           "body.due_time",
+	} {
+		got := s.do(post("/tasks", body).by("all"))
+		if len(got.Errors) != 1 || got.Errors[0].Location != want {
+			t.Errorf("%.60s: %s, want %s", body, got.text, want)
+		}
+	}
+}
+
 // refuses sends bad requests.
 func (s *served) refuses(tables ...map[string]bad) {
 	s.t.Helper()

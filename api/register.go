@@ -76,7 +76,7 @@ func registerWhole[I, O any](a *API, op operation, do func(context.Context, *cal
 	a.document(op)
 }
 
-// document adds further successes to openapi.yaml.
+// document adds to openapi.yaml what huma leaves out, and notes the operation for the log.
 func (a *API) document(op operation) {
 	a.operations[op.method+" /v1"+op.path] = op
 	item := a.huma.OpenAPI().Paths["/v1"+op.path]

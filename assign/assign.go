@@ -89,8 +89,8 @@ func New(cfg Config, h Holder) (*Assign, error) {
 	return a, a.metrics.register(cfg.Registerer, a)
 }
 
-// ID gives the node's id with its incarnation, "host-k3j2h4ax", at most 64 bytes. It changes when a lease is lost, but
-// not between a Take and the Drop that follows the loss.
+// ID gives the node's id with its incarnation, "host-k3j2h4ax", at most 64 bytes. It changes when a lease is lost. Tables that
+// were taken before stay under the former id until they are taken again, or dropped.
 func (a *Assign) ID() string { return *a.id.Load() }
 
 // rename begins a new incarnation.

@@ -44,7 +44,7 @@ type Config struct {
 	Weight       int                   // share of the tables relative to other nodes, at most MaxWeight; 0: 1
 	Info         NodeInfo              // published in the node's key
 	Identity     func() Identity       // of the databases, as known now; called often, at any time; nil: they have none
-	TTL          time.Duration         // of the lease, whole seconds (rounded up), at least MinTTL; etcd may grant a longer one; 0: DefaultTTL
+	TTL          time.Duration         // of the lease, whole seconds (rounded up), at least MinTTL; etcd may grant a longer one; relied on for at most 9 s after a renewal began; 0: DefaultTTL
 	LeaveTimeout time.Duration         // how long a leaving node tries to drop tables that are stuck; 0: DefaultLeaveTimeout
 	ReplanDelay  time.Duration         // how long to wait for others to come or vanish too, before planning; 0: DefaultReplanDelay
 	StandIn      func([]Duty)          // called by Run's goroutine when the node's duties for other owners change; must return soon; nil: the node stands in for nobody

@@ -25,8 +25,8 @@
 // writes only when the watch shows them. So a lost answer needs no special care. A key that was doomed is never started
 // on again, since a delete of it may still be under way.
 //
-// A node trusts its lease from the start of the last successful renewal for the TTL less a margin (trust.go), on its own monotonic
-// clock. etcd starts counting later, so the node has stopped acting on ownership (MayAct) before another can have its
+// A node trusts its lease from the start of the last successful renewal for the TTL, at most 10 s, less a margin (trust.go), on its
+// own monotonic clock. etcd starts counting later, so the node has stopped acting on ownership (MayAct) before another can have its
 // tables. It keeps them in claim mode: each row is claimed in MySQL, where the owner row shows whether the node was
 // replaced.
 //

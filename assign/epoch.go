@@ -34,8 +34,9 @@ import (
 //
 //	reserved      an epoch is reserved in MySQL before etcd has it: no two lives of etcd have the same one
 //	same life     a node reads the epoch after it has its lease, and registers under that lease only if the epoch is unchanged
-//	settling      nodes that etcd has forgotten may still trust their leases. So a new epoch comes with a key under a lease
-//	              that nobody renews, as long as any of theirs; while that key stands, nobody plans. Only a group's first epoch has none
+//	settling      nodes that etcd has forgotten may still trust their leases, for less than longestTrust. So a new epoch comes with
+//	              a key under a lease that nobody renews, at least as long; while that key stands, nobody plans. Only a group's first
+//	              epoch has none
 
 // revisionBits is the number of bits of etcd's revision in an owner row's revision. They last 34 years at 1,000 writes
 // a second.
@@ -61,9 +62,6 @@ func ownerRevision(epoch, created int64) int64 { return epoch<<revisionBits + cr
 
 // epochTries bounds how often a node checks whether another node begins the missing epoch.
 const epochTries = 10
-
-// minSettling is the least TTL of the key settling: nodes of earlier programs have leases of 10 s.
-const minSettling = 10 * time.Second
 
 // errEpoch means that the epoch is not settled yet: the caller should try again.
 var errEpoch = errors.New("other nodes begin an epoch")
@@ -188,8 +186,9 @@ func (a *Assign) epochOps(ctx context.Context, e newEpoch) ([]clientv3.Op, error
 	return append(ops, clientv3.OpPut(keys.settling(), a.ID(), clientv3.WithLease(lease.ID))), nil
 }
 
-// settling returns for how long nothing is taken after a new epoch has begun.
-func (a *Assign) settling() time.Duration { return max(a.cfg.TTL, minSettling) }
+// settling returns for how long nothing is taken after a new epoch has begun. Nodes of earlier programs trust a longer lease as
+// long as it is.
+func (a *Assign) settling() time.Duration { return max(a.cfg.TTL, longestTrust) }
 
 // noteEpoch logs that this node has begun an epoch.
 func (a *Assign) noteEpoch(e newEpoch) {

@@ -103,27 +103,25 @@ func TestAfterEtcdWasWipedOwnerRowsStillGrow(t *testing.T) {
 	}
 }
 
-// A node that the wiped etcd does not know trusts its lease for a while, and then goes on in claim mode.
-func TestAfterEtcdWasWipedNobodyTakesWhatANodeOfThePastMayActOn(t *testing.T) {
+// A node that a new etcd does not know trusts its lease for a while, which is longer than that of the others, and then goes on in
+// claim mode.
+func TestUnderANewEtcdNobodyTakesWhatANodeOfThePastMayActOn(t *testing.T) {
 	t.Parallel()
-	slow := func(c *Config) { c.TTL = 30 * time.Second } // time to start an etcd in
-	etcd := startMortal(t)
-	c := newCrowdOn(t, etcd.Endpoint())
-	w := devtest.NewRelay(t, etcd.Endpoint())
-	past := c.join(slow, c.knowing, func(cfg *Config) { cfg.Client = dial(t, w.Addr) })
+	c := newCrowd(t) // on the new one, which runs already
+	w := devtest.NewRelay(t, startMortal(t).Endpoint())
+	past := c.join(c.knowing, func(cfg *Config) { cfg.TTL, cfg.Client = 30*time.Second, dial(t, w.Addr) })
 	c.awaitCounts(map[*desk]int{past: 32})
 	w.Cut()
-	etcd.wipe()
 	c.update(func() {
 		if past.acting() == 0 {
 			t.Error("the old lease is not trusted any more")
 		}
 	})
-	first := c.join(slow, c.knowing)
+	first := c.join(short, c.knowing)
 	poll(t, "the first has registered", func() bool { epoch, _ := c.epoch(); return epoch > 1 })
-	second := c.join(slow, c.knowing) // finds the epoch in etcd
+	second := c.join(short, c.knowing) // finds the epoch in etcd
 	c.await("both have them", func() bool { return first.acting() == 16 && second.acting() == 16 })
-	w.Mend(t)
+	w.LeadTo(t, c.etcd)
 	c.await("all share them", func() bool {
 		return past.acting() >= 10 && past.acting()+first.acting()+second.acting() == 32 && len(past.held)+len(first.held)+len(second.held) == 32
 	})

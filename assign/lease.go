@@ -17,7 +17,8 @@ var errLost = errors.New("the lease is lost")
 type lease struct {
 	client  *clientv3.Client
 	id      clientv3.LeaseID
-	ttl     time.Duration // as granted, which may be more than asked
+	lasts   time.Duration // as granted, which may be more than asked
+	ttl     time.Duration // for which it is relied on: the same, at most longestTrust
 	trust   *trust
 	metrics *metrics
 	outage  func()                      // called after a renewal that came late: others may have lost their leases
@@ -36,12 +37,13 @@ func grantLease(ctx context.Context, client *clientv3.Client, ttl time.Duration,
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease of %s in etcd: %w", ttl, err)
 	}
-	l := &lease{client: client, id: resp.ID, ttl: time.Duration(resp.TTL) * time.Second, trust: t}
+	lasts := time.Duration(resp.TTL) * time.Second
+	l := &lease{client: client, id: resp.ID, lasts: lasts, ttl: min(lasts, longestTrust), trust: t}
 	t.renew(start, l.ttl)
 	return l, nil
 }
 
-// keep renews the lease three times per TTL until ctx ends (nil) or etcd says that it has ended (errLost). Where etcd does
+// keep renews the lease three times per ttl until ctx ends (nil) or etcd says that it has ended (errLost). Where etcd does
 // not answer, the trust runs out, and comes back with the first renewal that succeeds: etcd has not ended the lease then,
 // so nobody else can have had a table meanwhile.
 func (l *lease) keep(ctx context.Context) error {
@@ -76,16 +78,16 @@ func (l *lease) keep(ctx context.Context) error {
 	}
 }
 
-// due returns how long to wait before the next renewal: a third of the TTL from the start of the last one.
+// due returns how long to wait before the next renewal: a third of the ttl from the start of the last one.
 func (l *lease) due() time.Duration {
 	return max(l.trust.left()+margin(l.ttl)-l.ttl*2/3, 0)
 }
 
-// renew renews once, within a third of the TTL, and no longer than the lease is trusted, so that the end of the trust is
+// renew renews once, within a third of the ttl, and no longer than the lease is trusted, so that the end of the trust is
 // noticed when it comes.
 func (l *lease) renew(ctx context.Context) error {
 	left := l.trust.left()
-	late := left < l.ttl/2-margin(l.ttl) // the last success began more than half a TTL ago
+	late := left < l.ttl/2-margin(l.ttl) // the last success began more than half a ttl ago
 	if left <= 0 {
 		left = l.ttl / 3
 	}

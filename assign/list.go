@@ -22,7 +22,7 @@ const (
 	ModeNoLease   = "no lease" // the key was overwritten by hand; its node, or after a TTL another, mends it
 )
 
-// Registry is an operator's look at a cluster's keys, from outside of its nodes. Only Drain and Undrain change something.
+// Registry is an operator's look at a cluster's keys, from outside of its nodes. Only Drain, Undrain and Adopt change something.
 // Its methods are safe for concurrent use.
 type Registry struct {
 	client  *clientv3.Client

@@ -23,7 +23,7 @@ const revoking = 2 * time.Second
 func (s *session) comeForward(ctx context.Context, v view) error {
 	record := s.record
 	record.Pausing, record.Newcomer = false, false
-	if end := s.began.Add(s.lease.ttl + revoking); s.record.Newcomer && v.hasElder(s.id) && time.Now().Before(end) {
+	if end := s.began.Add(s.lease.lasts + revoking); s.record.Newcomer && v.hasElder(s.id) && time.Now().Before(end) {
 		s.wake(end)
 		record.Newcomer = true
 	}
@@ -111,7 +111,7 @@ func (s *session) afterOutage(v view) time.Time {
 	case now.Before(early):
 		s.wake(early)
 	}
-	return over.Add(s.lease.ttl)
+	return over.Add(s.lease.lasts)
 }
 
 // nameOf is a node's id without its incarnation.

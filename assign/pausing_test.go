@@ -161,7 +161,7 @@ func TestALateRenewalAloneIsAShortPause(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	s, _ := newIdleSession(t, c)
-	ttl := s.lease.ttl
+	ttl := s.lease.lasts
 	c.ghost("other-aaaaaaaa", nodeRecord{Weight: 1})
 	v := look(t, s) // once: the second passes while keys are read
 	wantPause := func(what string, want time.Duration) {

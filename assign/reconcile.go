@@ -177,7 +177,7 @@ func (s *session) sweepOrphans(ctx context.Context, found map[string]int64) erro
 		if s.orphans[key].mod != mod {
 			s.orphans[key] = orphan{mod: mod, since: now}
 		}
-		if end := s.orphans[key].since.Add(s.lease.ttl); now.Before(end) {
+		if end := s.orphans[key].since.Add(s.lease.lasts); now.Before(end) {
 			s.wake(end)
 		} else {
 			due[key] = mod

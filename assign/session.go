@@ -170,7 +170,7 @@ func (s *session) run(ctx context.Context) error {
 		s.revoke(ctx)
 		return lost
 	case lost != nil:
-		return s.abandon(ctx, lost)
+		return s.abandon(ctx)
 	}
 	s.revoke(ctx)
 	s.log.Info("left the group")
@@ -283,29 +283,18 @@ func (s *session) awaitHands(life context.Context, end <-chan time.Time) error {
 	return nil
 }
 
-// abandon drops all tables because the lease was lost or leaving failed. It retries until it succeeds. Once ctx has
-// ended, it tries one last time, for what is left of the leave time-out. The keys are left to the lease until the
-// tables are dropped.
-func (s *session) abandon(ctx context.Context, reason error) error {
-	for {
-		stopping, within := ctx.Err() != nil, dropTimeout
-		if stopping && !s.leaveBy.IsZero() {
-			within = min(within, max(time.Until(s.leaveBy), quickly))
-		}
-		err := s.drop(context.WithoutCancel(ctx), s.kept(), within)
-		switch {
-		case err == nil && stopping:
-			s.revoke(ctx)
-			return nil
-		case err == nil:
-			s.revoke(ctx)
-			return reason
-		case stopping:
-			return fmt.Errorf("leave the group %s: %w", s.cfg.Group, err)
-		}
-		s.limit.Of(s.log, "abandon").Warn("could not drop the tables, trying again", "error", err)
-		_ = loop.Wait(ctx, failurePause)
+// abandon drops all tables when the node stops and its lease was lost, or leaving failed, in what is left of the leave time-out.
+// The keys are left to the lease until the tables are dropped.
+func (s *session) abandon(ctx context.Context) error {
+	within := dropTimeout
+	if !s.leaveBy.IsZero() {
+		within = min(within, max(time.Until(s.leaveBy), quickly))
 	}
+	if err := s.drop(context.WithoutCancel(ctx), s.kept(), within); err != nil {
+		return fmt.Errorf("leave the group %s: %w", s.cfg.Group, err)
+	}
+	s.revoke(ctx)
+	return nil
 }
 
 // revoke frees all keys at once. If it fails they run out with the lease.

@@ -26,11 +26,16 @@ func newTrust(jumped func() time.Time) *trust { return &trust{jumped: jumped} }
 // stopping is what is left at least of a lease when a node stops trusting it: what is in delivery is claimed meanwhile.
 const stopping = 500 * time.Millisecond
 
+// longestTrust bounds for how long a node relies on a renewal, however long its lease is: an etcd that has forgotten the lease
+// waits as long for the node, whose TTL it does not know.
+const longestTrust = 10 * time.Second
+
 // margin is what is kept of a TTL for clocks that run at different speeds, and for stopping.
 func margin(ttl time.Duration) time.Duration { return max(ttl/10, stopping) }
 
 // renew notes that an attempt that began at start was granted ttl. etcd began to count later than that.
 func (t *trust) renew(start time.Time, ttl time.Duration) {
+	ttl = min(ttl, longestTrust)
 	until := start.Add(ttl - margin(ttl))
 	t.granted.Store(&grant{start, until, until.Round(0)})
 }

@@ -34,7 +34,7 @@ func (c *dbCopy) digest(ctx context.Context, name string) (d digest, err error) 
 	return d, err
 }
 
-// sum runs sumTasks, sumTypes, sumSchedules or spanRuns on a table, under whichever name it has.
+// sum runs sumTasks, sumTypes, sumRelayed, sumSchedules or spanRuns on a table, under whichever name it has.
 func (c *dbCopy) sum(ctx context.Context, name, query string) (string, error) {
 	var rows, sum, xor uint64
 	if err := c.DB.QueryRowContext(ctx, inTable(c.name(), c.standing(name), query)).Scan(&rows, &sum, &xor); err != nil {
@@ -50,7 +50,7 @@ func (p *pair) differences(ctx context.Context, want expectations, parallel int,
 	if p.versions(&r); len(r.findings) > 0 {
 		return r.findings, nil
 	}
-	version := want.known(p.from.rows[p.from.db].Version)
+	version := knownVersion(p.from.rows[p.from.db].Version)
 	for _, c := range []*dbCopy{p.from, p.to} {
 		found, err := c.structures(ctx)
 		if err != nil {
@@ -93,7 +93,7 @@ func (p *pair) layouts(r *report) {
 
 // whole compares the tables that are compared as a whole.
 func (p *pair) whole(ctx context.Context, r *report, version int) error {
-	for _, t := range []struct{ name, query string }{{"biz_type", sumTypes}, {"schedule", sumSchedules}, {"run", spanRuns}} {
+	for _, t := range []struct{ name, query string }{{"biz_type", sumTypes}, {"relayed", sumRelayed}, {"schedule", sumSchedules}, {"run", spanRuns}} {
 		if since(t.name) > version {
 			continue
 		}

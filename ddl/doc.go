@@ -1,11 +1,15 @@
 // Package ddl is the authority for the shape of Tocsin's tables. It holds the
-// SQL files, plans and applies them, verifies what stands on the servers, and
-// hands databases over from one server to another.
+// SQL files, plans and applies them, verifies what stands on the servers, hands
+// databases over from one server to another, and puts restored ones into use.
 //
 //	sql/*.sql --+--> Plan ----> one reviewable file per server
 //	            +--> Apply ---> the servers: look, create what is missing, migrate
 //	            +--> Verify --> what is missing or differs
+//	an outbox -----> PlanOutbox, ApplyOutbox, VerifyOutbox: the same for its one table
 //	two configs ---> Move ----> retire the old copy, compare, activate the new one
+//	a dump --------> HoldDatabases, CheckRestored, AcceptRestored: what counts as settled, into use
+//	all databases -> SetOwnership, SetSweepGrace: with all nodes stopped
+//	roles ---------> Grants --> one reviewable file per server
 //
 // The SQL files describe the newest schema version. additions lists what came with
 // the versions after the oldest that programs work with:

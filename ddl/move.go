@@ -12,12 +12,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// Defaults of MoveOptions.
-const (
-	DefaultMoveWait     = DefaultWait
-	DefaultMoveParallel = DefaultParallel
-)
-
 // MoveOptions says how to move. The zero value is fine.
 type MoveOptions struct {
 	Databases []string              // names of those to move, of those that differ; none: all
@@ -45,6 +39,9 @@ type Move struct {
 
 	progress progress
 }
+
+// sumTime is how long a server may take to sum up one table: it answers only when it has read the whole.
+const sumTime = time.Hour
 
 // pair is one database that moves.
 type pair struct{ from, to *dbCopy }
@@ -84,7 +81,7 @@ func OpenMove(from, to tocsin.Config, opt MoveOptions) (*Move, error) {
 }
 
 func (o MoveOptions) withDefaults() (MoveOptions, error) {
-	o.Wait, o.Parallel = cmp.Or(o.Wait, DefaultMoveWait), cmp.Or(o.Parallel, DefaultMoveParallel)
+	o.Wait, o.Parallel = cmp.Or(o.Wait, DefaultWait), cmp.Or(o.Parallel, DefaultParallel)
 	return o, checkEffort(o.Wait, o.Parallel)
 }
 
@@ -133,6 +130,7 @@ func (m *Move) openPair(cfg tocsin.Config, db int, from, to mysql.Spec) error {
 		spec mysql.Spec
 	}{{&p.from, from}, {&p.to, to}} {
 		side.spec.Databases, side.spec.MaxConns, side.spec.Share = []int{db}, m.opt.Parallel, ""
+		side.spec.ReadTime = sumTime
 		server, err := mysql.Open(side.spec)
 		if err != nil {
 			return err

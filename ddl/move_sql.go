@@ -44,8 +44,8 @@ FROM ` + "`{database}`.`{table}`" + ` FORCE INDEX (idx_due)
 GROUP BY status
 ORDER BY status`
 
-// sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types, sumSchedules
-// the schedules: each adds its columns after sumTexts. Sums and BIT_XOR don't depend on the order of rows. spanRuns reads how
+// sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types, sumRelayed
+// what relays must not move again, sumSchedules the schedules: each adds its columns after sumTexts. Sums and BIT_XOR don't depend on the order of rows. spanRuns reads how
 // far the history of runs goes, from both ends of its indexes: nothing depends on its rows, which may be many.
 const (
 	sumTexts = `SELECT /* tocsin ddl move */
@@ -63,6 +63,10 @@ FROM (
 
 	sumTypes = sumTexts + `number, name, group_name, policy, revision) AS text
     FROM ` + "`{database}`" + `.biz_type
+) AS r`
+
+	sumRelayed = sumTexts + `outbox, id, created, job_id) AS text
+    FROM ` + "`{database}`.`{table}`" + `
 ) AS r`
 
 	sumSchedules = sumTexts + `schedule_id, gmt_create, gmt_modified, name, app, table_no, biz_type, biz_id, HEX(biz_key), cron, zone,

@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -193,6 +194,34 @@ func TestAMoveTakesEveryTaskAlongAndCanBeUndoneUntilTheNewCopyIsWritten(t *testi
 	}
 }
 
+// An undo may wait for long until it has retired the new copy. The old server may go away meanwhile.
+func TestAnUndoThatLosesTheOldServerLeavesTheNewCopyInUse(t *testing.T) {
+	t.Parallel()
+	r := newRemoval(t)
+	r.add(r.client(r.old), r.bizIDs(3))
+	r.must((*Move).Retire)
+	r.copy()
+	r.must((*Move).Activate)
+	address := mysql.Address(r.old.Servers[0].DSN)
+	way := devtest.NewRelay(t, address)
+	r.old.Servers = []tocsin.Server{{Name: "db1", DSN: strings.Replace(r.old.Servers[0].DSN, address, way.Addr, 1)}}
+	r.new.Servers[0].DSN = r.old.Servers[0].DSN
+	r.refused(func(m *Move, ctx context.Context) error {
+		m.opt.Progress = func(done, _ int) {
+			if done == len(m.pairs[0].to.used()) {
+				way.Cut()
+			}
+		}
+		return m.Undo(ctx)
+	}, r.name+" on server db2 stays in use: ")
+	var state string
+	if err := r.dest.QueryRow("SELECT state FROM " + r.name + ".layout").Scan(&state); err != nil || state != layoutrow.Active {
+		t.Errorf("the new copy is %s, %v", state, err)
+	}
+	way.Mend(t)
+	r.must((*Move).Undo)
+}
+
 // undoKilled is an undo that was killed after this much of it.
 func undoKilled(retire func(*dbCopy, context.Context, time.Duration, func(int)) error) func(*Move, context.Context) error {
 	return func(m *Move, ctx context.Context) error {
@@ -331,22 +360,24 @@ func TestCompareNamesWhatDiffers(t *testing.T) {
 	id := r.add(r.client(r.old), r.bizIDs(8))[0]
 	r.exec(r.from, insertSchedule)
 	r.exec(r.from, insertRun)
+	r.exec(r.from, "INSERT INTO $.relayed VALUES ('orders', 1, UTC_TIMESTAMP(6), 7, UTC_TIMESTAMP(3), NULL)")
 	r.must((*Move).Retire)
 	table := aside + r.old.Layout.TableName(id.Table())
 	for name, c := range map[string]struct{ damage, want string }{
-		"a row is missing":        {"DELETE FROM $." + table + " LIMIT 1", "holds "},
-		"a payload differs":       {"UPDATE $." + table + " SET attribute = 'x' LIMIT 1", "holds as many tasks as on db1, but other ones"},
-		"a table is missing":      {"DROP TABLE $." + table, "is missing"},
-		"an index is missing":     {"ALTER TABLE $." + table + " DROP INDEX uk_biz", "index uk_biz is missing"},
-		"a policy differs":        {"UPDATE $.biz_type SET policy = '{}'", "differs from that on db1"},
-		"a schedule is missing":   {"DELETE FROM $." + aside + "schedule", ".schedule differs from that on db1"},
-		"a schedule differs":      {"UPDATE $." + aside + "schedule SET made_until = made_until - INTERVAL 1 MINUTE", ".schedule differs from that on db1"},
-		"a schedule has headers":  {"UPDATE $." + aside + "schedule SET headers = '{}'", ".schedule differs from that on db1"},
-		"runs are missing":        {"DELETE FROM $." + aside + "run", ".run differs from that on db1"},
-		"the identity differs":    {"UPDATE $.layout SET identity = 'other'", "Identity:other "},
-		"the layout row differs":  {"UPDATE $.layout SET doorbell_horizon_ms = 1", "HorizonMS:1 "},
-		"the owners are missing":  {"DROP TABLE $." + aside + "owner", "is missing"},
-		"nothing differs, indeed": {"DO 0", ""},
+		"a row is missing":            {"DELETE FROM $." + table + " LIMIT 1", "holds "},
+		"a payload differs":           {"UPDATE $." + table + " SET attribute = 'x' LIMIT 1", "holds as many tasks as on db1, but other ones"},
+		"a table is missing":          {"DROP TABLE $." + table, "is missing"},
+		"an index is missing":         {"ALTER TABLE $." + table + " DROP INDEX uk_biz", "index uk_biz is missing"},
+		"a policy differs":            {"UPDATE $.biz_type SET policy = '{}'", "differs from that on db1"},
+		"a schedule is missing":       {"DELETE FROM $." + aside + "schedule", ".schedule differs from that on db1"},
+		"a schedule differs":          {"UPDATE $." + aside + "schedule SET made_until = made_until - INTERVAL 1 MINUTE", ".schedule differs from that on db1"},
+		"a schedule has headers":      {"UPDATE $." + aside + "schedule SET headers = '{}'", ".schedule differs from that on db1"},
+		"runs are missing":            {"DELETE FROM $." + aside + "run", ".run differs from that on db1"},
+		"what was relayed is missing": {"DELETE FROM $." + aside + "relayed", ".relayed differs from that on db1"},
+		"the identity differs":        {"UPDATE $.layout SET identity = 'other'", "Identity:other "},
+		"the layout row differs":      {"UPDATE $.layout SET doorbell_horizon_ms = 1", "HorizonMS:1 "},
+		"the owners are missing":      {"DROP TABLE $." + aside + "owner", "is missing"},
+		"nothing differs, indeed":     {"DO 0", ""},
 	} {
 		r.copy()
 		r.exec(r.dest, c.damage)

@@ -33,7 +33,7 @@ func (m *Move) lookAt(ctx context.Context, p *pair) error {
 		return err
 	}
 	for _, c := range []*dbCopy{p.from, p.to} {
-		if err := c.look(ctx, newRow(c.layout, c.db, Options{Cluster: m.cluster})); err != nil {
+		if err := m.lookOn(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -41,6 +41,10 @@ func (m *Move) lookAt(ctx context.Context, p *pair) error {
 		return fmt.Errorf("%s is active, and on server %s too: if `tocsin ddl apply` made the one on %s, which then has no tasks, drop it", p.from.where(), p.to.Name, p.to.Name)
 	}
 	return nil
+}
+
+func (m *Move) lookOn(ctx context.Context, c *dbCopy) error {
+	return c.look(ctx, newRow(c.layout, c.db, Options{Cluster: m.cluster}))
 }
 
 // Retire takes the old copies out of use.
@@ -66,8 +70,8 @@ func (m *Move) Retire(ctx context.Context) error {
 }
 
 // Compare names in what the new copies differ from the old, which must be
-// retired: schema, layout row, biz types, tasks by status, and every column of the
-// tasks that may still be delivered.
+// retired: schema, layout row, biz types, what was relayed from outboxes, tasks by
+// status, and every column of the tasks that may still be delivered.
 func (m *Move) Compare(ctx context.Context) ([]Finding, error) {
 	if err := m.look(ctx); err != nil {
 		return nil, err
@@ -202,8 +206,10 @@ func (m *Move) withdraw(ctx context.Context, p *pair) error {
 	if err := p.to.fence(ctx, m.opt.Wait, m.count); err != nil {
 		return err
 	}
-	lasting := context.WithoutCancel(ctx)
-	if err := m.lookAt(lasting, p); err != nil {
+	within := time.Duration(len(p.to.used())+4) * m.opt.Wait // a wait for each table, its mark and its layout row
+	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	if err := m.lookOn(looking, p.to); err != nil {
 		return err
 	}
 	stays := " stays in use"
@@ -214,7 +220,7 @@ func (m *Move) withdraw(ctx context.Context, p *pair) error {
 	if err == nil {
 		return nil
 	}
-	lasting, cancel := context.WithTimeout(lasting, time.Duration(len(p.to.used())+4)*m.opt.Wait) // a wait for each table, its mark and its layout row
+	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	if again := p.to.unfence(lasting, p.from, m.opt.Wait, m.count); again != nil {
 		return fmt.Errorf("%w; and %s could not be put into use again: %w", err, p.to.where(), again)

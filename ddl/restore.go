@@ -25,7 +25,7 @@ const AllTypes = "all"
 type RestoreOptions struct {
 	Databases []string      // names; none: all
 	Kept      map[int]int64 // marks kept outside of the servers, by database number
-	Until     time.Time     // tasks that were due until then count as settled; zero: 20 s after the last time known of their database, at most now
+	Until     time.Time     // tasks that were due until then count as settled; not in the future; zero: 20 s after the last time known of their database, at most now
 	Dead      []string      // biz types whose tasks that count as settled become dead, or AllTypes
 	Cancelled []string      // the same, cancelled
 	Parallel  int           // connections to each server, 1 to 64; 0: 4
@@ -95,7 +95,11 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 		return nil, errors.Join(err, unread)
 	}
 	defer func() { _ = closeSites(r.sites) }()
-	r.progress.total = len(r.copies) * r.layout.Tables
+	for _, c := range r.copies {
+		if c.found.Waits() {
+			r.progress.total += r.layout.Tables
+		}
+	}
 	if err := r.count(ctx); err != nil {
 		return nil, errors.Join(err, unread)
 	}
@@ -104,20 +108,22 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 
 // AcceptRestored settles tasks of the databases as the options say, and puts the databases into use. Tasks that it makes dead,
 // or finds dead, may have been delivered since the copy was made: a redrive takes them only if asked. A database that needs no
-// decision is refused. It may be repeated, and goes on where it was interrupted. The result is of the databases that are in use
-// now. The error also names the servers that could not be read.
+// decision is refused. A copy gets the ownership and the grace of sweeps of the databases in use, if it is older than a change of
+// them. Without Until, AcceptRestored refuses while a server can't be read, which may know a later time. It may be
+// repeated, and goes on where it was interrupted. The result is of the databases that are in use now. The error also names the
+// servers that could not be read.
 func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) ([]Restored, error) {
 	r, unread, err := openRestore(ctx, cfg, opt)
 	if err != nil {
 		return nil, errors.Join(err, unread)
 	}
 	defer func() { _ = closeSites(r.sites) }()
+	if unread != nil && opt.Until.IsZero() {
+		return nil, fmt.Errorf("a server that can't be read may know a later time until which tasks count as settled: accept when all servers answer, or give that time (--until): %w", unread)
+	}
 	for _, c := range r.copies {
 		if !c.found.Waits() {
 			return nil, fmt.Errorf("%s is in use and no older copy: there is nothing to accept", c.where())
-		}
-		if c.row.Version < layoutrow.OldestSchema {
-			return nil, fmt.Errorf("%s %s", c.where(), layoutrow.TooOld(c.row.Version))
 		}
 	}
 	r.progress.total = 2 * len(r.copies) * r.layout.Tables
@@ -137,9 +143,12 @@ func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) 
 // openRestore reads the layout rows and marks of all servers. unread names those that don't answer. A database to judge
 // that can't be read is an error, unless all are to be judged.
 func openRestore(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (r *restore, unread, err error) {
-	opt.Parallel = cmp.Or(opt.Parallel, DefaultParallel)
+	opt.Parallel, opt.Until = cmp.Or(opt.Parallel, DefaultParallel), opt.Until.UTC() // statements get its digits
 	if err := cmp.Or(checkEffort(0, opt.Parallel), cfg.Validate()); err != nil {
 		return nil, nil, err
+	}
+	if opt.Until.After(time.Now()) {
+		return nil, nil, fmt.Errorf("until %s is in the future: tasks that are not due yet would count as settled", opt.Until.Format(time.RFC3339))
 	}
 	sites, err := openSites(cfg, opt.Parallel)
 	if err != nil {
@@ -157,14 +166,14 @@ func openRestore(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (r 
 		r.sites = append(r.sites, s)
 		return nil
 	})
-	if err = r.judge(ctx); err != nil {
+	if err = r.judge(ctx, cfg.Cluster); err != nil {
 		return nil, unread, errors.Join(err, closeSites(r.sites))
 	}
 	return r, unread, nil
 }
 
-// judge finds the databases, and compares their marks with those that are kept elsewhere.
-func (r *restore) judge(ctx context.Context) error {
+// judge finds the databases, refuses those that are not the config's, and compares their marks with those that are kept elsewhere.
+func (r *restore) judge(ctx context.Context, cluster string) error {
 	all := map[int]*restored{}
 	for _, s := range r.sites {
 		for db, row := range s.rows {
@@ -176,6 +185,9 @@ func (r *restore) judge(ctx context.Context) error {
 		if wanted := slices.Contains(r.opt.Databases, r.layout.Database(db)); wanted && !ok {
 			return fmt.Errorf("%s can't be read, or has no layout row", r.layout.Database(db))
 		} else if ok && (wanted || len(r.opt.Databases) == 0) {
+			if err := newRow(r.layout, db, Options{Cluster: cluster}).conflict(c.row, c.where()); err != nil {
+				return err
+			}
 			r.copies = append(r.copies, c)
 		}
 	}

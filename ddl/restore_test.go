@@ -193,12 +193,15 @@ func TestTheBorderOfARestoreCanBeMoved(t *testing.T) {
 	r := newRevival(t)
 	r.add(3, 0, tocsin.Pending, 1, -time.Hour)
 	r.add(4, 0, tocsin.Pending, 1, time.Hour)
-	until := time.UnixMilli(r.known).UTC().Add(-2 * time.Hour)
+	until := time.UnixMilli(r.known).In(time.FixedZone("", 7200)).Add(-2 * time.Hour)
 	if got := r.check(1, RestoreOptions{Until: until}); got.Types[0].Settled != 0 || got.Types[0].Due != 7 {
 		t.Errorf("an earlier one: %+v", got.Types)
 	}
 	if got := r.check(1, RestoreOptions{Until: until.Add(4 * time.Hour)}); got.Types[0].Settled != 7 || got.Types[0].Due != 0 {
 		t.Errorf("a later one: %+v", got.Types)
+	}
+	if err := r.accept(RestoreOptions{Until: time.Now().Add(time.Hour), Dead: []string{AllTypes}}); err == nil || !strings.Contains(err.Error(), "is in the future") {
+		t.Errorf("a future one: %v", err)
 	}
 	kept := map[int]int64{1: r.known + day/2, 0: 1}
 	if got := r.check(1, RestoreOptions{Kept: kept}); got.Knows != "etcd" || got.Known.UnixMilli() != kept[1] || got.Types[0].Settled != 7 {
@@ -242,6 +245,11 @@ func TestWhatACopyLacksIsEstimated(t *testing.T) {
 	r.exec(fmt.Sprintf(`INSERT INTO {0}.%s (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)
 		VALUES (%d, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 1, 1, 2, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')`, r.cfg.Layout.TableName(0), afterwards))
 	r.exec("UPDATE {0}.biz_type SET revision = revision + 1 WHERE number = 2")
+	var done, total int
+	all, err := CheckRestored(t.Context(), r.cfg, RestoreOptions{Progress: func(d, of int) { done, total = d, of }})
+	if err != nil || len(all) != 2 || done != 3 || total != 3 {
+		t.Errorf("%d databases, %v; %d of %d tables read, want the 3 of the copy", len(all), err, done, total)
+	}
 	if got := r.check(1, RestoreOptions{}); got.Added != 60 || !slices.Equal(got.Stale, []string{"coupon.remind"}) {
 		t.Errorf("got %+v", got)
 	}
@@ -286,6 +294,64 @@ func TestAHeldDatabaseTellsTheOthersWhen(t *testing.T) {
 		if _, err := CheckRestored(t.Context(), r.cfg, opt); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %s", err, name)
 		}
+	}
+}
+
+// Nodes would refuse a copy with the ownership or the grace of sweeps of its time, and to change these all of them must stop.
+func TestACopyGetsTheOwnershipAndTheGraceOfTheOthers(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	r.exec("UPDATE {0}.layout SET ownership = 'rows', sweep_grace_ms = 90000")
+	if err := r.accept(RestoreOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	verified(t, r.cfg)
+}
+
+// By a wrong config, a part of the tables would be settled and the whole database put into use.
+func TestOnlyDatabasesOfTheConfigAreHeldAndAccepted(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	r.add(3, 0, tocsin.Pending, 1, -time.Hour)
+	for want, change := range map[string]func(*tocsin.Config){
+		"layout of the config is 2x2, that of ": func(c *tocsin.Config) { c.Layout.Tables = 2 },
+		`cluster is "another", but `:            func(c *tocsin.Config) { c.Cluster = "another" },
+	} {
+		wrong := r.cfg
+		change(&wrong)
+		opt := RestoreOptions{Databases: []string{r.cfg.Layout.Database(1)}, Dead: []string{AllTypes}}
+		_, accepted := AcceptRestored(t.Context(), wrong, opt)
+		_, checked := CheckRestored(t.Context(), wrong, opt)
+		for step, err := range map[string]error{"accept": accepted, "check": checked, "hold": HoldDatabases(t.Context(), wrong, opt.Databases)} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", step, err, want)
+			}
+		}
+	}
+	if state, mark := r.row(1); state != layoutrow.Active || mark != r.ends || r.statuses(1, "TRUE")[tocsin.Pending] != 3 {
+		t.Errorf("state %s, mark %d, tasks %v, want all as it was", state, mark, r.statuses(1, "TRUE"))
+	}
+}
+
+// A server that does not answer may know a later time.
+func TestNothingIsAcceptedByTheMarksOfSomeServersOnly(t *testing.T) {
+	t.Parallel()
+	r := newRevival(t)
+	r.add(3, 0, tocsin.Pending, 1, -time.Hour)
+	r.exec("UPDATE {1}.layout SET state = 'held'")
+	whole := r.cfg.Servers
+	r.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: whole[0].DSN, Databases: []int{1}}, {Name: "db2", DSN: "root@tcp(127.0.0.1:1)/", Databases: []int{0}}}
+	if err := r.accept(RestoreOptions{Dead: []string{AllTypes}}); err == nil || !strings.Contains(err.Error(), "a server that can't be read may know a later time") || !strings.Contains(err.Error(), "server db2: ") {
+		t.Errorf("without the marks of a server: %v", err)
+	}
+	if state, mark := r.row(1); state != layoutrow.Held || mark != r.ends || r.statuses(1, "TRUE")[tocsin.Pending] != 3 {
+		t.Errorf("state %s, mark %d, tasks %v, want all as it was", state, mark, r.statuses(1, "TRUE"))
+	}
+	if err := r.accept(RestoreOptions{Dead: []string{AllTypes}, Until: time.UnixMilli(r.known)}); err == nil || strings.Contains(err.Error(), "later time") {
+		t.Errorf("with a border: %v, want the server's error", err)
+	}
+	if state, _ := r.row(1); state != layoutrow.Active || r.statuses(1, "TRUE")[tocsin.Dead] != 3 {
+		t.Errorf("with a border: state %s, tasks %v", state, r.statuses(1, "TRUE"))
 	}
 }
 

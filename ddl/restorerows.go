@@ -160,6 +160,9 @@ func (r *restore) accept(ctx context.Context, c *restored) error {
 	if err := r.advance(ctx, c); err != nil {
 		return err
 	}
+	if err := r.agree(ctx, c); err != nil {
+		return err
+	}
 	err := patient(ctx, DefaultWait, func() error {
 		if _, err := c.DB.ExecContext(ctx, in(c.name(), releaseLayout), c.known); err != nil {
 			return fmt.Errorf("put %s into use: %w", c.where(), err)
@@ -170,6 +173,40 @@ func (r *restore) accept(ctx context.Context, c *restored) error {
 		c.found.State, c.found.Older = layoutrow.Active, false
 	}
 	return err
+}
+
+// agree gives the copy the ownership and the grace of sweeps of the cluster's databases in use, which may have changed since it was made.
+// Nobody uses it yet. Where those differ among themselves, it keeps its own.
+func (r *restore) agree(ctx context.Context, c *restored) error {
+	ownerships, graces := map[string]bool{}, map[int64]bool{}
+	for _, s := range r.sites {
+		for db, row := range s.rows {
+			if row.State != layoutrow.Active || row.Identity != c.row.Identity || slices.ContainsFunc(r.copies, func(c *restored) bool { return c.db == db }) {
+				continue
+			}
+			ownerships[row.Ownership] = true
+			if row.GraceMS != 0 { // it was written
+				graces[row.GraceMS] = true
+			}
+		}
+	}
+	var changes []string
+	for ownership := range ownerships {
+		if len(ownerships) == 1 && ownership != c.row.Ownership {
+			changes = append(changes, fill(changeOwnership, slots{"ownership": ownership, "version": layoutrow.OldestSchema}))
+		}
+	}
+	for grace := range graces {
+		if len(graces) == 1 && c.row.GraceMS != 0 && grace != c.row.GraceMS {
+			changes = append(changes, fill(changeGrace, slots{"grace": grace}))
+		}
+	}
+	for _, change := range changes {
+		if _, err := c.update(ctx, c.db, rowOf, in(c.name(), change)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // advance keeps schedules from making runs again that count as settled.

@@ -69,8 +69,8 @@ func newExpectations() expectations {
 	return all
 }
 
-// known returns the version of these that is nearest to a stored one.
-func (e expectations) known(version int) int {
+// knownVersion returns the schema version that this program knows and that is nearest to a stored one.
+func knownVersion(version int) int {
 	return max(layoutrow.OldestSchema, min(version, layoutrow.SchemaVersion))
 }
 
@@ -120,7 +120,7 @@ func (v *verification) database(ctx context.Context, s *site, db int, r *report)
 		}
 		row, ok := s.rows[db]
 		if ok {
-			version = v.want.known(row.Version)
+			version = knownVersion(row.Version)
 		}
 		if s.rows[db].State == layoutrow.Retired || ok && s.rows[db].Version < layoutrow.OldestSchema {
 			return nil // its tables are not missing: they have other names, or are not to be judged

@@ -44,7 +44,7 @@ type Config struct {
 	Name      string          // of this node, at most 40 of [A-Za-z0-9._-]; "" means the host name, adapted. A random part is appended at each start.
 	Weight    int             // share of the tables against other nodes, at most 1000; 0: 1
 
-	LeaseTTL     time.Duration // at least 2s; rounded up to whole seconds; etcd may grant a longer one; 0: 3s
+	LeaseTTL     time.Duration // at least 2s; rounded up to whole seconds; etcd may grant a longer one; relied on for at most 9s after a renewal began; 0: 3s
 	ScanInterval time.Duration // 0: 5s
 	LookAhead    time.Duration // 0: twice ScanInterval
 	DrainTimeout time.Duration // for deliveries in hand when Run's context ends; settling them may take 5s more; 0: 30s

@@ -2,8 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +25,7 @@ import (
 type links struct {
 	first, second dispatcher.Sink
 	after         time.Duration
+	halves        bool               // the first link has half of a delivery's time: only a webhook tells soon that it can't be reached
 	log           *slog.Logger       // names the biz type
 	taken         prometheus.Counter // counts what the second link takes
 
@@ -41,15 +42,21 @@ const (
 	longestTry = 30 * time.Second // between two of them
 )
 
+// finding is what a delivery tells of the first link. Of several tasks, the greatest counts.
+type finding int
+
+const (
+	nothing finding = iota // nothing was sent, or the delivery was called off
+	missed                 // no task reached it
+	reached
+)
+
 // Deliver implements dispatcher.Sink.
 func (l *links) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
-	tries, last := l.tries(time.Now())
-	if !tries {
-		return l.bySecond(ctx, tasks)
-	}
-	errs, missed := l.try(ctx, tasks, last)
-	if !l.turn(time.Now(), missed, errs) {
-		return errs
+	if tries, alone := l.tries(time.Now()); tries {
+		if errs, goOn := l.try(ctx, tasks, alone); !goOn {
+			return errs
+		}
 	}
 	return l.bySecond(ctx, tasks)
 }
@@ -75,12 +82,12 @@ func (l *links) away(now time.Time) time.Duration {
 	return now.Sub(l.missed)
 }
 
-// tries reports whether the delivery at hand goes to the first link, and whether it goes to the second one if that can't be reached.
-func (l *links) tries(now time.Time) (tries, last bool) {
+// tries reports whether the delivery at hand goes to the first link, and whether it is the only one that does.
+func (l *links) tries(now time.Time) (tries, alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.standing {
-		return true, l.overdue(now)
+		return true, false
 	}
 	if l.trying || now.Before(l.next) {
 		return false, false
@@ -89,47 +96,42 @@ func (l *links) tries(now time.Time) (tries, last bool) {
 	return true, true
 }
 
-// overdue reports whether the first link is away for long. Called under mu.
-func (l *links) overdue(now time.Time) bool {
-	return !l.missed.IsZero() && now.Sub(l.missed) >= l.after
-}
-
-// try delivers by the first link, and reports whether no task reached it. One after which the second link delivers leaves it half
-// of the time.
-func (l *links) try(ctx context.Context, tasks []tocsin.Info, last bool) (errs []error, missed bool) {
-	defer l.tried() // also if the first link panics
-	if deadline, ok := ctx.Deadline(); ok && last {
+// try delivers by the first link, and reports whether the second one is to deliver instead.
+func (l *links) try(ctx context.Context, tasks []tocsin.Info, alone bool) (errs []error, goOn bool) {
+	var found finding
+	defer func() { goOn = l.turn(time.Now(), alone, found) }() // also if the first link panics
+	within := ctx
+	if deadline, ok := ctx.Deadline(); ok && l.halves {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/2))
+		within, cancel = context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/2))
 		defer cancel()
 	}
-	errs = l.first.Deliver(ctx, tasks)
+	errs = l.first.Deliver(within, tasks)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return errs, false
+	}
 	for _, err := range errs {
 		switch {
 		case sink.IsUnavailable(err):
-			missed = true
+			found = max(found, missed)
 		case !sink.IsUnfit(err):
-			return errs, false
+			found = reached
 		}
 	}
-	return errs, missed
-}
-
-func (l *links) tried() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.trying = false
+	return errs, false
 }
 
 // turn takes in what a try has found, and reports whether its tasks go by the second link.
-func (l *links) turn(now time.Time, missed bool, errs []error) bool {
+func (l *links) turn(now time.Time, alone bool, found finding) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if alone {
+		l.trying = false
+	}
 	switch {
-	case !missed:
-		if slices.IndexFunc(errs, func(err error) bool { return !sink.IsUnfit(err) }) < 0 { // nothing was sent
-			return false
-		}
+	case found == nothing:
+		return false
+	case found == reached:
 		if l.standing {
 			l.log.Info("the first link of a biz type delivers again", "after", now.Sub(l.missed).Round(time.Millisecond).String())
 		}
@@ -138,16 +140,18 @@ func (l *links) turn(now time.Time, missed bool, errs []error) bool {
 	case l.missed.IsZero():
 		l.missed = now
 	}
-	if !l.overdue(now) {
+	if now.Sub(l.missed) < l.after {
 		return false
 	}
 	if !l.standing {
-		l.standing = true
+		l.standing, alone = true, true
 		l.waits = &backoff.ExponentialBackOff{InitialInterval: firstTry, Multiplier: 2, MaxInterval: longestTry}
 		l.waits.Reset()
 		l.log.Warn("the first link of a biz type is away: its fallback delivers", "away_for", now.Sub(l.missed).Round(time.Millisecond).String())
 	}
-	l.next = now.Add(l.waits.NextBackOff())
+	if alone {
+		l.next = now.Add(l.waits.NextBackOff())
+	}
 	return true
 }
 

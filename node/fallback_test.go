@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,10 +21,18 @@ import (
 type link struct {
 	away, hangs, panics bool
 	refuses             bool // the first task of each delivery, without asking the target
-	got                 int
+	takes               time.Duration
+
+	mu   sync.Mutex
+	got  int
+	left time.Duration // of the last delivery, when it came here
 }
 
 func (l *link) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
+	deadline, _ := ctx.Deadline()
+	l.mu.Lock()
+	l.left = time.Until(deadline)
+	l.mu.Unlock()
 	switch {
 	case l.hangs:
 		<-ctx.Done()
@@ -37,13 +46,23 @@ func (l *link) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 		}
 		return errs
 	}
+	select {
+	case <-time.After(l.takes):
+	case <-ctx.Done():
+		return sink.All(len(tasks), ctx.Err())
+	}
+	l.mu.Lock()
 	l.got += len(tasks)
+	l.mu.Unlock()
 	return make([]error, len(tasks))
 }
 
-// pair delivers by two links.
+// pair delivers by a broker, and by a second link.
 func pair(first, second dispatcher.Sink, after time.Duration) *links {
-	return &links{first: first, second: second, after: after, log: slog.New(slog.DiscardHandler), taken: newLinkMetrics(nil).taken.WithLabelValues("x")}
+	return &links{
+		first: first, second: second, after: after, halves: true, log: slog.New(slog.DiscardHandler),
+		taken: newLinkMetrics(nil).taken.WithLabelValues("x"),
+	}
 }
 
 // deliver makes one delivery of two tasks with a time-out of 10 s, and reports whether it was made.
@@ -117,11 +136,78 @@ func TestATaskThatIsRefusedUnsentDoesNotMakeTheFirstLinkAnswer(t *testing.T) {
 		l := pair(&first, &second, 30*time.Second)
 		for range 40 {
 			l.Deliver(t.Context(), make([]tocsin.Info, 2))
-			l.turn(time.Now(), false, []error{sink.Unfit(errors.New("no header"))}) // a delivery of such a task alone
+			l.Deliver(t.Context(), make([]tocsin.Info, 1)) // of such a task alone
 			time.Sleep(time.Second)
 		}
 		if second.got == 0 {
 			t.Error("the second link got nothing")
+		}
+	})
+}
+
+func TestTheSecondLinkHasHalfOfTheTimeIfABrokerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{hangs: true}, link{}
+		if !deliver(pair(&first, &second, 0)) || second.left != 5*time.Second {
+			t.Errorf("of 10 s, the second link had %s", second.left)
+		}
+	})
+}
+
+func TestAWebhookThatIsBackAndSlowHasAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{away: true}, link{}
+		l := pair(&first, &second, 0)
+		l.halves = false
+		deliver(l)
+		first.away, first.takes = false, 6*time.Second
+		time.Sleep(2 * firstTry)
+		if !deliver(l) || first.got != 2 {
+			t.Errorf("the first link got %d tasks", first.got)
+		}
+	})
+}
+
+func TestADeliveryThatIsCalledOffShowsNothingOfTheFirstLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{hangs: true}, link{}
+		l := pair(&first, &second, 30*time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		l.Deliver(ctx, make([]tocsin.Info, 2))
+		time.Sleep(time.Hour)
+		if deliver(l) || second.got != 0 {
+			t.Errorf("at the first miss, the second link got %d tasks", second.got)
+		}
+	})
+}
+
+// while makes a delivery that ends during others.
+func while(t *testing.T, l *links) {
+	var ends sync.WaitGroup
+	ends.Go(func() { deliver(l) })
+	t.Cleanup(ends.Wait)
+	synctest.Wait()
+}
+
+func TestDeliveriesUnderWayNeitherPutOffATryNorLetASecondOneBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := link{hangs: true}, link{}
+		l := pair(&first, &second, 0)
+		for range 6 {
+			while(t, l)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		while(t, l)
+		time.Sleep(4500 * time.Millisecond) // the six ended a second ago
+		first.left = 0
+		if while(t, l); first.left != 5*time.Second {
+			t.Error("a second later, no delivery tries the first link")
+		}
+		time.Sleep(time.Second) // the seventh has ended
+		began := time.Now()
+		if !deliver(l) || time.Since(began) != 0 {
+			t.Errorf("beside the try, a delivery took %s", time.Since(began))
 		}
 	})
 }

@@ -210,6 +210,30 @@ func TestASecretOfADirectoryIsUsedWhenItComesAndChangesAndKeptWhenItGoes(t *test
 	}
 }
 
+func TestASecretOfTheFirstLinkIsUsedThoughTheFallbacksIsMissing(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"A": goodSecret}
+	r, d := newDesk(t, Config{Getenv: func(name string) string { return env[name] }}, new(devtest.Log))
+	p := remind("A")
+	p.Fallback = &tocsin.Fallback{Webhook: remind("B").Webhook}
+	look := func(change func()) dispatcher.Sink {
+		change()
+		r.look(t.Context())
+		target, _ := r.targets.of(p)
+		return target.Sink
+	}
+	r.set(t.Context(), []biztype.Policy{p})
+	alone := look(func() {})
+	if next := look(func() { env["A"] = otherSecret }); next == alone || look(func() {}) != next || d.set != 2 {
+		t.Errorf("the secret has changed, and the dispatcher was told %d times", d.set)
+	}
+	both, _ := look(func() { env["B"] = goodSecret }).(*links)
+	next, _ := look(func() { env["A"] = goodSecret; delete(env, "B") }).(*links)
+	if both == nil || next == nil || next.first == both.first || next.second != both.second || look(func() {}) != dispatcher.Sink(next) {
+		t.Errorf("the first link's secret has changed while the fallback's could not be read: %v, %v", both, next)
+	}
+}
+
 func TestOneReadingOfSecretsIsUnderWayAndItsEndIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn, readings := make(chan struct{}), 0

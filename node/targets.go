@@ -166,7 +166,7 @@ func (t *targets) make(p biztype.Policy) (dispatcher.Sink, error) {
 	if now.Sink, err = t.link(ways[0], &now); err == nil && len(ways) > 1 {
 		err = t.second(p, ways[1], &now, old)
 	}
-	if same := known && old.key == now.key; same && (err != nil || slices.Equal(old.values, now.values)) {
+	if same := known && old.key == now.key; same && (now.Sink == nil || slices.Equal(old.values, now.values)) {
 		now.close()
 		old.stale = err
 		t.made[p.Name] = old
@@ -190,20 +190,33 @@ func (t *targets) make(p biztype.Policy) (dispatcher.Sink, error) {
 }
 
 // second makes a policy's fallback, and has m deliver by both links. It knows what the sink before, if it has the same first link, knew of that.
+// With an error, m delivers by the fallback of the sink before, if that has the same key, or else by the first link alone.
 func (t *targets) second(p, way biztype.Policy, m *made, before made) error {
+	was, paired := before.Sink.(*links)
+	n := len(m.values)
 	to, err := t.link(way, m)
-	if err != nil {
+	if err != nil && before.key == m.key { // what was read before stays in use
+		m.values = append(m.values[:n], before.values[n:]...)
+		if paired && way.Webhook != nil {
+			to = was.second
+			m.callbacks = append(m.callbacks, before.callbacks[len(before.callbacks)-1])
+		}
+	}
+	if to == nil {
 		return err
 	}
-	l := &links{first: m.Sink, second: to, after: p.WithDefaults().Fallback.After.D(), log: t.cfg.Logger.With("biz_type", p.Name), taken: t.metrics.taken.WithLabelValues(p.Name)}
+	l := &links{
+		first: m.Sink, second: to, after: p.WithDefaults().Fallback.After.D(), halves: p.Sink != nil,
+		log: t.cfg.Logger.With("biz_type", p.Name), taken: t.metrics.taken.WithLabelValues(p.Name),
+	}
 	if t.atOnce {
 		l.after = 0
 	}
-	if was, ok := before.Sink.(*links); ok && before.first == m.first {
+	if paired && before.first == m.first {
 		l.goOn(was)
 	}
 	m.Sink = l
-	return nil
+	return err
 }
 
 // keyOf returns what the sink of a policy depends on, apart from the values of secrets.

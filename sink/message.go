@@ -90,8 +90,8 @@ func (r *Route) Message(task tocsin.Info) (Message, error) {
 	}
 	if r.to.Format == tocsin.FormatWebhook {
 		m.ContentType = "application/json"
-		m.Value, err = webhook.Body(task, time.Now())
-		return m, err
+		m.Value = webhook.Body(task, time.Now())
+		return m, nil
 	}
 	m.ContentType = "text/plain; charset=utf-8"
 	if json.Valid(m.Value) {

@@ -126,10 +126,10 @@ func TestARequestOnAKeptConnectionThatBreaksMayHaveArrived(t *testing.T) {
 // A delivery that is called off while it connects says nothing of the receiver.
 func TestACallbackThatIsCalledOffSaysNothingOfItsReceiver(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	address := listen(t, func(net.Conn) { cancel() }) // in the handshake
+	ctx, cancel := context.WithCancelCause(t.Context())
+	address := listen(t, func(net.Conn) { cancel(tocsin.ErrCancelled) }) // in the handshake
 	s := openSink(t, SinkConfig{URL: "https://" + address, Allow: loopback})
-	if err := s.Deliver(ctx, []tocsin.Info{nth(1)})[0]; !errors.Is(err, context.Canceled) || notReached(err) {
+	if err := s.Deliver(ctx, []tocsin.Info{nth(1)})[0]; !errors.Is(err, tocsin.ErrCancelled) || notReached(err) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -30,16 +29,12 @@ func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []erro
 	}
 	for i, task := range tasks {
 		if _, err := task.Headers.All(); err != nil {
-			errs[i] = fmt.Errorf("callback: %w", err)
+			errs[i] = unsent{err}
 			continue
 		}
 		d := dataOf(task)
 		d.Key = task.Key()
-		text, err := encode(d)
-		if err != nil {
-			errs[i] = err
-			continue
-		}
+		text := encode(d)
 		if len(all) == s.cfg.Batch || size+len(text)+1 > batchCap {
 			flush()
 		}
@@ -51,12 +46,8 @@ func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []erro
 // postBatch posts the tasks at some places. The id of a request is new each time: other tasks than before may be together.
 func (s *Sink) postBatch(ctx context.Context, tasks []tocsin.Info, at []int, all []json.RawMessage, errs []error) {
 	now := time.Now()
-	var answer *http.Response
-	var text []byte
-	b, err := encode(body{Type: tasks[at[0]].BizType, Timestamp: instant(now), Data: all})
-	if err == nil {
-		answer, text, err = s.exchange(ctx, "batch_"+rand.Text(), b, nil, now)
-	}
+	b := encode(body{Type: tasks[at[0]].BizType, Timestamp: instant(now), Data: all})
+	answer, text, err := s.exchange(ctx, "batch_"+rand.Text(), b, nil, now)
 	var results map[string]result
 	var unread error
 	if err == nil {

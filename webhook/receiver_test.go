@@ -96,6 +96,10 @@ func TestHeadersThatAreNoneAreNotSent(t *testing.T) {
 		bad, good := task("bad"), task("good")
 		bad.Headers, good.JobID = `{"tenant":7}`, bad.JobID+1
 		errs := openSink(t, SinkConfig{URL: url, Allow: loopback, Batch: batch}).Deliver(t.Context(), []tocsin.Info{bad, good})
+		var own interface{ Unsent() bool } // as the breaker and a fallback ask
+		if !errors.As(errs[0], &own) || !own.Unsent() {
+			t.Errorf("batch %d: %v shows something of the receiver", batch, errs[0])
+		}
 		if verb, _, reason := tocsin.AsOutcome(errs[0]); verb != tocsin.Retried || !strings.Contains(reason, "headers are not a JSON object of texts") || errs[1] != nil {
 			t.Errorf("batch %d: %s, %q; the other task: %v", batch, verb, reason, errs[1])
 		}

@@ -120,13 +120,9 @@ func (s *Sink) post(ctx context.Context, task tocsin.Info) error {
 	now := time.Now()
 	stored, err := task.Headers.All()
 	if err != nil {
-		return fmt.Errorf("callback: %w", err)
+		return unsent{err}
 	}
-	b, err := Body(task, now)
-	if err != nil {
-		return err
-	}
-	answer, text, err := s.exchange(ctx, task.Key(), b, stored, now)
+	answer, text, err := s.exchange(ctx, task.Key(), Body(task, now), stored, now)
 	if err != nil {
 		return err
 	}
@@ -162,15 +158,18 @@ func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[
 	}
 	answer, err := s.client.Do(req)
 	if err != nil {
-		return nil, nil, shorten(err, connected.Load())
+		return nil, nil, shorten(err, !connected.Load() && !errors.Is(ctx.Err(), context.Canceled))
 	}
 	defer answer.Body.Close()
 	if s.cfg.Batch > 0 && answer.StatusCode/100 == 2 {
 		text, err := io.ReadAll(io.LimitReader(answer.Body, batchCap+1))
 		if err != nil {
-			return nil, nil, shorten(err, true)
+			return nil, nil, shorten(err, false)
 		}
 		return answer, text, nil
+	}
+	if answer.StatusCode == http.StatusSwitchingProtocols { // the body is the connection itself, whose reading no context ends
+		return answer, nil, nil
 	}
 	defer time.AfterFunc(bodyWait, cancel).Stop()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, bodyCap))
@@ -201,20 +200,29 @@ func (s *Sink) head(req *http.Request, id string, now time.Time, body []byte) er
 }
 
 // shorten drops what the client says of method and URL: the policy has both.
-func shorten(err error, connected bool) error {
+func shorten(err error, missed bool) error {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		if !strings.HasPrefix(err.Error(), "Post ") {
 			break
 		}
 		err = inner
 	}
-	return unanswered{err, connected}
+	return unanswered{err, missed}
 }
+
+// unsent is why the receiver was not asked about a task.
+type unsent struct{ err error }
+
+func (u unsent) Error() string { return "callback: " + u.err.Error() }
+func (u unsent) Unwrap() error { return u.err }
+
+// Unsent reports that the receiver was not asked: the task has failed, and nothing is learnt of the receiver.
+func (u unsent) Unsent() bool { return true }
 
 // unanswered is a callback that got no answer.
 type unanswered struct {
-	err       error
-	connected bool // something of the request may have been sent
+	err    error
+	missed bool // nothing of the request was sent, though the delivery was not called off
 }
 
 func (u unanswered) Error() string {
@@ -229,9 +237,7 @@ func (u unanswered) Unwrap() error { return u.err }
 
 // NotReached reports that nothing was sent: there was no connection. A refused address is the policy's fault, and a
 // delivery that was called off says nothing of the receiver.
-func (u unanswered) NotReached() bool {
-	return !u.connected && u.FailureCause() == unreachable && !errors.Is(u.err, context.Canceled)
-}
+func (u unanswered) NotReached() bool { return u.missed && u.FailureCause() == unreachable }
 
 // unreachable is the cause of a callback that got no answer.
 const unreachable = "unreachable"

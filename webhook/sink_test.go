@@ -86,6 +86,8 @@ func TestAnswers(t *testing.T) {
 		"503 at once":                          {status: 503, after: "0", verb: tocsin.Retried, in: 0, reason: "callback answered 503 Service Unavailable"},
 		"a date in the past is now":            {status: 503, after: "Tue, 01 Dec 2026 11:00:30 GMT", verb: tocsin.Retried, in: 0, reason: "callback answered 503 Service Unavailable"},
 		"Retry-After is at most a day":         {status: 503, after: "99999999", verb: tocsin.Retried, in: retryAfterCap, reason: "callback answered 503 Service Unavailable", rest: retryAfterCap},
+		"Retry-After beyond 32 bits":           {status: 429, after: "9999999999", verb: tocsin.Retried, in: retryAfterCap, reason: "callback answered 429 Too Many Requests", rest: retryAfterCap},
+		"Retry-After beyond 64 bits":           {status: 503, after: "99999999999999999999", verb: tocsin.Retried, in: retryAfterCap, reason: "callback answered 503 Service Unavailable", rest: retryAfterCap},
 		"a Retry-After that nobody can read":   {status: 503, after: "soon", verb: tocsin.Retried, in: -1, reason: "callback answered 503 Service Unavailable"},
 		"404 is a failed attempt":              {status: 404, after: "5", verb: tocsin.Retried, in: -1, reason: "callback answered 404 Not Found"},
 		"302 is a failed attempt":              {status: 302, verb: tocsin.Retried, in: -1, reason: "callback answered 302 Found"},
@@ -247,12 +249,20 @@ func FuzzRetryAfter(f *testing.F) {
 func TestTheStatusOfASlowAnswerCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
-	for status, want := range map[int]tocsin.Verb{200: tocsin.Completed, 410: tocsin.Buried, 503: tocsin.Retried} {
+	for status, want := range map[int]tocsin.Verb{101: tocsin.Retried, 200: tocsin.Completed, 410: tocsin.Buried, 503: tocsin.Retried} {
 		s := newSink(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
+			if status == http.StatusSwitchingProtocols { // its body is the connection itself
+				w.Header().Set("Connection", "Upgrade")
+				w.Header().Set("Upgrade", "x")
+			}
 			w.WriteHeader(status)
 			w.(http.Flusher).Flush()
-			<-r.Context().Done() // the rest never comes
+			select { // the rest never comes
+			case <-r.Context().Done():
+			case <-time.After(20 * bodyWait):
+				panic(http.ErrAbortHandler) // closes it
+			}
 		}, SinkConfig{Allow: loopback})
 		all.Go(func() {
 			began := time.Now()

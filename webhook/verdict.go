@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -68,8 +69,8 @@ func retryAfter(header string, now time.Time) (time.Duration, bool) {
 	if header == "" {
 		return 0, false
 	}
-	if seconds, err := strconv.ParseInt(header, 10, 32); err == nil && seconds >= 0 {
-		return min(time.Duration(seconds)*time.Second, retryAfterCap), true
+	if seconds, err := strconv.ParseInt(header, 10, 64); seconds >= 0 && (err == nil || errors.Is(err, strconv.ErrRange)) {
+		return time.Duration(min(seconds, int64(retryAfterCap/time.Second))) * time.Second, true
 	}
 	at, err := http.ParseTime(header)
 	if err != nil {

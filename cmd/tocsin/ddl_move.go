@@ -42,8 +42,8 @@ any is refused. Every step may be repeated, and docs/operations.md has them all.
 func (f *moveFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.from, "from", "", "config file that names the old servers (needed)")
 	cmd.Flags().StringArrayVar(&f.opt.Databases, "database", nil, "name of a database to move, toc_3 say; may be repeated (default: all whose server differs)")
-	cmd.Flags().DurationVar(&f.opt.Wait, "wait", ddl.DefaultMoveWait, "how long to wait for a transaction that holds a table")
-	cmd.Flags().IntVar(&f.opt.Parallel, "parallel", ddl.DefaultMoveParallel, "connections to each server")
+	cmd.Flags().DurationVar(&f.opt.Wait, "wait", ddl.DefaultWait, "how long to wait for a transaction that holds a table")
+	cmd.Flags().IntVar(&f.opt.Parallel, "parallel", ddl.DefaultParallel, "connections to each server")
 }
 
 // newMoveStep makes the command of a step; step nil: it only looks.

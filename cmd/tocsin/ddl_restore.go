@@ -68,7 +68,6 @@ func (f *restoreFlags) check() (err error) {
 		return nil
 	}
 	f.opt.Until, err = parseTime("until", f.until)
-	f.opt.Until = f.opt.Until.UTC()
 	return err
 }
 
@@ -93,6 +92,9 @@ func (a *app) restoreCheck(ctx context.Context, f restoreFlags) error {
 	}
 	var noEtcd error
 	f.opt.Kept, noEtcd = a.marksInEtcd(ctx)
+	if noEtcd != nil && f.accept && f.until == "" {
+		return fmt.Errorf("the marks in etcd can't be read, and may be of a later time until which tasks count as settled: accept when etcd answers, or give that time with --until: %w", noEtcd)
+	}
 	shown := a.progress("read", "tables")
 	f.opt.Progress = shown.report
 	work := ddl.CheckRestored
@@ -110,8 +112,8 @@ func (a *app) restoreCheck(ctx context.Context, f restoreFlags) error {
 // marksInEtcd reads the marks of the databases that are kept in etcd. The error says why they can't be read.
 func (a *app) marksInEtcd(ctx context.Context) (marks map[int]int64, err error) {
 	v, err := a.view()
-	if err != nil || v.ByRows || v.NoEtcd != nil {
-		return nil, nil // nobody keeps any there, or the config names no etcd
+	if err != nil || v.ByRows || len(v.Etcd.Endpoints) == 0 {
+		return nil, err // nobody keeps any there, or the config names no etcd
 	}
 	err = v.WithIdentity(ctx, func(ctx context.Context, own string, keys *assign.Registry) error {
 		marks, err = keys.Marks(ctx, own)

@@ -391,6 +391,21 @@ func (s *site) refusesTheCopy(page string, n *serving) {
 	s.run("ddl", "restore-check", "--database", s.layout.Database(0), "--accept").refused(s.t, exitFailed, "there is nothing to accept")
 }
 
+// Marks that can't be read may be later than those that can.
+func TestNothingIsAcceptedWithoutTheMarksInEtcd(t *testing.T) {
+	t.Parallel()
+	s := bareSite(t)
+	s.applyDDL()
+	s.exec("UPDATE {prefix}_1.layout SET state = 'held'")
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"  tls: {ca: /no/such.pem}\n")
+	if r := s.run("ddl", "restore-check"); r.code != exitFailed || !strings.Contains(r.stdout, "warning: the marks in etcd can't be read") {
+		t.Errorf("exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	accept := []string{"ddl", "restore-check", "--database", s.layout.Database(1), "--accept"}
+	s.run(accept...).refused(t, exitFailed, "the marks in etcd can't be read", "etcd.tls.ca: open /no/such.pem")
+	s.run(append(accept, "--until", "2026-11-21T02:00:00Z")...).says(t, s.layout.Database(1)+" is in use now")
+}
+
 // physicalSite has its second database on a server of its own, in a folder that a physical copy can replace.
 type physicalSite struct {
 	*site

@@ -42,8 +42,8 @@ var answers = []struct {
 	{kerr.IllegalSaslState, waits, "the broker does not want {user} to sign in: check username and mechanism"},
 	{kerr.InvalidTopicException, waitsOrAttempt, "topic {topic} can't be written to: choose another"},
 	{kerr.InvalidTimestamp, waits, "topic {topic} refuses the time of the record: compare the clock of this machine with the broker's"},
-	{kerr.NotEnoughReplicas, waits, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
-	{kerr.NotEnoughReplicasAfterAppend, waits, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
+	{kerr.NotEnoughReplicas, waitsOrAttempt, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
+	{kerr.NotEnoughReplicasAfterAppend, waitsOrAttempt, "topic {topic} has fewer replicas in sync than its min.insync.replicas"},
 }
 
 // explain returns what becomes of a task, and the error of a client as a line that says what to do. An answer that is late is told
@@ -68,10 +68,12 @@ func (m *Maker) tell(topic string, err error) (fate, error) {
 		}
 	}
 	where := strings.Join(m.cfg.Addresses, ", ")
-	var answer *kerr.Error
+	var refused noID
 	var unknown *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &answer) && !answer.Retriable:
+	case errors.As(err, &refused):
+		return waits, m.cfg.Errorf("%s gives its producer no id: %s", where, oneLine(err))
+	case isFinal(err):
 		return attempt, m.cfg.Errorf("topic %s: %s", topic, oneLine(err))
 	case isLate(err):
 		return waits, m.cfg.Errorf("no answer from %s in time", where)
@@ -83,6 +85,17 @@ func (m *Maker) tell(topic string, err error) (fate, error) {
 		return waits, m.cfg.Errorf("the certificate of %s can't be verified: name its CA in the sink's tls: %s", where, oneLine(err))
 	}
 	return waits, m.cfg.Errorf("no answer from %s: %s", where, oneLine(err))
+}
+
+// noID is the answer by which a producer was refused its id: none of its records was sent.
+type noID struct{ error }
+
+func (n noID) Unwrap() error { return n.error }
+
+// isFinal reports whether the error is an answer that can't be repeated.
+func isFinal(err error) bool {
+	var answer *kerr.Error
+	return errors.As(err, &answer) && !answer.Retriable
 }
 
 func isLate(err error) bool {

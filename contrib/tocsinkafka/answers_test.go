@@ -63,7 +63,7 @@ func TestErrorsAreTold(t *testing.T) {
 		"missing":       {kerr.UnknownTopicOrPartition, unavailable, failed, "sink k: topic t is missing: create it"},
 		"no right":      {kerr.TopicAuthorizationFailed, unavailable, failed, "sink k: user u may not write to topic t"},
 		"no mechanism":  {kerr.UnsupportedSaslMechanism, unavailable, unavailable, "sink k: the broker does not have the mechanism PLAIN"},
-		"no replicas":   {kerr.NotEnoughReplicas, unavailable, unavailable, "sink k: topic t has fewer replicas in sync"},
+		"no replicas":   {kerr.NotEnoughReplicas, unavailable, failed, "sink k: topic t has fewer replicas in sync"},
 		"a leader":      {kerr.NotLeaderForPartition, unavailable, unavailable, "sink k: no answer from h:9092: NOT_LEADER"},
 		"an odd answer": {kerr.UnknownServerError, failed, failed, "sink k: topic t: UNKNOWN_SERVER_ERROR"},
 		"no time":       {context.DeadlineExceeded, unavailable, unavailable, "sink k: no answer from h:9092 in time"},

@@ -11,8 +11,13 @@ import (
 	"runtime/metrics"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
@@ -262,6 +267,34 @@ func TestAMissingTopicIsHealedOnceForAllTasks(t *testing.T) {
 	metrics.Read(created)
 	if n := created[0].Value.Uint64() - before; n >= uint64(len(tasks)) {
 		t.Errorf("%d goroutines for %d tasks", n, len(tasks))
+	}
+}
+
+// A client keeps such an answer for ever. Deliveries that begin together share it.
+func TestAProducerThatWasRefusedItsIDOnceIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	c.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) { // the first one
+		resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+		resp.ErrorCode = kerr.UnknownServerError.Code
+		return resp, nil, true
+	})
+	s := to(t, maker(t, sink.Config{Name: "orders-kafka", Addresses: c.ListenAddrs(), Topics: []string{"*"}}), tocsin.Sink{Topic: "orders"})
+	var together sync.WaitGroup
+	for i := range 8 {
+		together.Go(func() {
+			if errs, _ := deliver(t, s, task(i)); errs[0] != nil && !sink.IsUnavailable(errs[0]) {
+				t.Errorf("counts as an attempt: %v", errs[0])
+			}
+		})
+	}
+	together.Wait()
+	if errs, _ := deliver(t, s, task(9)); errs[0] != nil {
+		t.Errorf("afterwards: %v", errs[0])
 	}
 }
 

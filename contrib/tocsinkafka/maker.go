@@ -151,26 +151,34 @@ func (m *Maker) client(which int) (*kgo.Client, error) {
 }
 
 // heal makes the clients able to succeed once the cause of an error is gone. They know a topic that was created anew by the id
-// of the former one, and ask for one that is missing with every look. A producer that was denied its id is denied for good.
-// It reports whether the error is one of these.
+// of the former one, and ask for one that is missing with every look. It reports whether the error is one of these.
 func (m *Maker) heal(topic string, err error) bool {
-	missing := isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID)
-	if !missing && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+	if !isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID) {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, client := range m.clients {
-		switch {
-		case client == nil || m.closed:
-		case missing:
+	for _, client := range m.clients {
+		if client != nil && !m.closed {
 			m.healing.Go(func() { client.PurgeTopicsFromClient(topic) })
-		default:
-			m.clients[i] = nil
-			m.healing.Go(client.Close)
 		}
 	}
 	return true
+}
+
+// hasID returns why the producer of a client has no id. One that was refused it never asks again, so the next call of client makes another.
+func (m *Maker) hasID(ctx context.Context, which int, client *kgo.Client) error {
+	_, _, err := client.ProducerID(ctx)
+	if !isFinal(err) {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.clients[which] == client && !m.closed {
+		m.clients[which] = nil
+		m.healing.Go(client.Close)
+	}
+	return noID{err}
 }
 
 // Ping asks the brokers for the topic of the policy, whether the user may write to it, and for an id of an idempotent producer.
@@ -184,7 +192,7 @@ func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
 		err = look(ctx, client, route)
 	}
 	if err == nil {
-		_, _, err = client.ProducerID(ctx)
+		err = m.hasID(ctx, together, client)
 	}
 	if err != nil {
 		m.heal(route.Topic(), err)

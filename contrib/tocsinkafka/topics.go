@@ -3,6 +3,7 @@ package tocsinkafka
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -95,12 +96,27 @@ type ack struct {
 	err   error
 }
 
-// send sends the records that are not nil, and returns an error for each place. Until a record's ack its client may still change it.
+// send sends the records that are not nil by a client, and returns an error for each place. Until a record's ack the client may still change it.
 func (t *topics) send(ctx context.Context, which int, records []*kgo.Record) []error {
 	client, err := t.maker.client(which)
 	if err != nil {
 		return sink.All(len(records), err)
 	}
+	errs := produce(ctx, client, records)
+	if !slices.ContainsFunc(errs, isFinal) {
+		return errs
+	}
+	if err := t.maker.hasID(ctx, which, client); isFinal(err) { // that is what these records have failed with
+		for i := range errs {
+			if isFinal(errs[i]) {
+				errs[i] = err
+			}
+		}
+	}
+	return errs
+}
+
+func produce(ctx context.Context, client *kgo.Client, records []*kgo.Record) []error {
 	errs := sink.All(len(records), context.DeadlineExceeded) // until the ack comes
 	acks := make(chan ack, len(records))                     // has room for all: the client never waits
 	waiting := 0

@@ -3,6 +3,7 @@ package tocsinotel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -83,11 +84,13 @@ func TestFailedAddsAreNamedByTheirError(t *testing.T) {
 	t.Parallel()
 	x := couponRemind.New(7, "x", tocsin.In(time.Hour))
 	for cause, err := range map[string]error{
-		"schema": tocsin.ErrSchema, "invalid": tocsin.ErrInvalid, "unknown_biz_type": tocsin.ErrUnknownBizType, "timeout": context.DeadlineExceeded, "*errors.errorString": errors.New("order 7"),
+		"schema": tocsin.ErrSchema, "unreachable": fmt.Errorf("%w: %w", tocsin.ErrUnreachable, errors.New("refused")), "conflict": tocsin.ErrConflict, "invalid": tocsin.ErrInvalid, "unknown_biz_type": tocsin.ErrUnknownBizType, "timeout": context.DeadlineExceeded, "*errors.errorString": errors.New("order 7"),
 	} {
 		r := newRecorder("shop")
-		adding(t, t.Context(), r.telemetry(t, tocsinotel.Config{}), err, x, orderClose.New(7, order{}, tocsin.In(0)))
-		s := r.spans()[0]
+		telemetry := r.telemetry(t, tocsinotel.Config{})
+		adding(t, t.Context(), telemetry, nil, x)
+		adding(t, t.Context(), telemetry, err, x, orderClose.New(7, order{}, tocsin.In(0)))
+		s := r.spans()[1]
 		if s.Name != "send" || s.Status != "Error" || s.Text != "" || s.Attributes["error.type"] != cause || s.Attributes["messaging.destination.name"] != "" {
 			t.Errorf("%s: %+v", cause, s)
 		}
@@ -95,7 +98,11 @@ func TestFailedAddsAreNamedByTheirError(t *testing.T) {
 		if cause == "invalid" || cause == "unknown_biz_type" {
 			destination = "" // or a program that makes up names would make labels without bound
 		}
-		if got := r.measured(t); got["messaging.client.sent.messages{error.type="+cause+" "+destination+"messaging.operation.name=send messaging.operation.type=send}"] == 0 {
+		got := r.measured(t)
+		if got["messaging.client.sent.messages{error.type="+cause+" messaging.destination.name=order.close messaging.operation.name=send messaging.operation.type=send}"] != 0 {
+			t.Errorf("a biz type is a label that nobody knows to exist: %v", got)
+		}
+		if got["messaging.client.sent.messages{error.type="+cause+" "+destination+"messaging.operation.name=send messaging.operation.type=send}"] == 0 {
 			t.Errorf("%s: %v", cause, got)
 		}
 	}

@@ -97,6 +97,8 @@ var refusals = []struct {
 	{tocsin.ErrInDelivery, "in_delivery"},
 	{context.DeadlineExceeded, "timeout"},
 	{context.Canceled, "cancelled"},
+	{tocsin.ErrUnreachable, "unreachable"},
+	{tocsin.ErrConflict, "conflict"},
 }
 
 // causeOf is the error.type of an error: the cause that it names itself, as those of callbacks do, or the name of one of

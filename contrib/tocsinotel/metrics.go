@@ -26,7 +26,8 @@ type metrics struct {
 	outcomes     metric.Int64Counter
 	lateness     metric.Float64Histogram
 
-	sets sync.Map // of labels: attribute.Set
+	sets  sync.Map // of labels: attribute.Set
+	exist sync.Map // biz types of which an add has succeeded, as keys
 }
 
 // labels are what a measurement is told apart by. Empty ones are left out.
@@ -68,7 +69,7 @@ func (m *metrics) set(l labels) attribute.Set {
 	return set.(attribute.Set)
 }
 
-// sent measures a call that adds. A biz type that does not exist is no label: programs may make up names.
+// sent measures a call that adds. A biz type that is not known to exist is no label: programs may make up names.
 func (m *metrics) sent(ctx context.Context, tasks []tocsin.NewTask, added []tocsin.Added, err error, took time.Duration) {
 	counts := make(map[labels]int64)
 	for i, t := range tasks {
@@ -76,21 +77,23 @@ func (m *metrics) sent(ctx context.Context, tasks []tocsin.NewTask, added []tocs
 		if i < len(added) && (len(tasks) > 1 || failure == nil) {
 			failure = added[i].Err
 		}
-		counts[sending(t.BizType(), failure)]++
+		counts[m.sending(t.BizType(), failure)]++
 	}
 	for l, n := range counts {
 		m.sentMessages.AddSet(ctx, n, m.set(l))
 	}
-	m.operation.RecordSet(ctx, took.Seconds(), m.set(sending(destinationOf(tasks), err)))
+	m.operation.RecordSet(ctx, took.Seconds(), m.set(m.sending(destinationOf(tasks), err)))
 }
 
 // sending are the labels of an add.
-func sending(destination string, err error) labels {
+func (m *metrics) sending(destination string, err error) labels {
 	l := labels{operation: send, destination: destination}
-	if err != nil {
-		l.cause = causeOf(err)
+	if err == nil {
+		m.exist.LoadOrStore(destination, true)
+		return l
 	}
-	if errors.Is(err, tocsin.ErrInvalid) || errors.Is(err, tocsin.ErrUnknownBizType) {
+	l.cause = causeOf(err)
+	if _, exists := m.exist.Load(destination); !exists || errors.Is(err, tocsin.ErrInvalid) || errors.Is(err, tocsin.ErrUnknownBizType) {
 		l.destination = ""
 	}
 	return l

@@ -263,6 +263,13 @@ func full(t *testing.T, b broker) {
 	if got := b.read(t, "full", 2); len(got) != taken || taken == 0 || taken > 3 {
 		t.Errorf("%d in the queue, %d taken", len(got), taken)
 	}
+	b.queue(t, "free", nil)
+	byHeader := to(t, b.config(), "{header.Where}")
+	for where, want := range map[string]string{"full": "retry", "free": "complete"} { // the one must not stop the other
+		if errs, _ := deliver(t, byHeader, soon, task("{}", where)); outcome(errs[0]) != want {
+			t.Errorf("to the queue %s: %v, want %s", where, errs[0], want)
+		}
+	}
 	b.admin(t, func(ch *amqp.Channel) error {
 		_, err := ch.QueuePurge("full", false)
 		return err

@@ -112,7 +112,7 @@ func (w *worker) publish(ctx context.Context, batch []message) (errs []error, le
 		case closed != nil:
 			left = append(left, i)
 		case c != nil && isDone(c):
-			errs[i] = sink.Unavailable(w.m.refusedByQueue(batch[i].key))
+			errs[i] = batch[i].route.Unserved(w.m.refusedByQueue(batch[i].key))
 		default:
 			w.late = true
 			errs[i] = sink.Unavailable(why)
@@ -241,7 +241,7 @@ func (m *Maker) noQueue(key string) error {
 }
 
 // refusedByQueue is the error of a nack. RabbitMQ sends one if a queue is over its x-max-length with overflow reject-publish, or has
-// failed: no fault of the message, and no reason to use up its attempts.
+// failed: no fault of the message.
 func (m *Maker) refusedByQueue(key string) error {
 	return m.cfg.Errorf("a queue of %q refused the message: it is full (x-max-length, reject-publish) or has failed: see to its consumers, or raise its limit", m.place(key))
 }

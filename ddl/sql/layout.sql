@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS `{database}`.layout (
     doorbell_horizon_ms INT UNSIGNED      NOT NULL COMMENT 'nearer tasks ring the doorbell',
     schema_version      INT UNSIGNED      NOT NULL,
     works_with          INT UNSIGNED      NOT NULL COMMENT 'oldest schema version that programs may expect here',
-    state               VARCHAR(16)       NOT NULL COMMENT 'active, or retired after a move',
+    state               VARCHAR(16)       NOT NULL COMMENT 'active; held until an operator decides; or retired after a move',
     gmt_create          DATETIME(3)       NOT NULL,
     identity            VARCHAR(64)       NOT NULL DEFAULT '' COMMENT 'random, the same in all databases of the cluster',
     ownership           VARCHAR(16)       NOT NULL DEFAULT 'etcd' COMMENT 'etcd: each table has an owner; rows: every node claims each row',

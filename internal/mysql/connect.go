@@ -49,6 +49,7 @@ type Spec struct {
 	TLS       *tls.Config   // overrides the DSN; nil means that the DSN decides
 	Share     string        // pools of this process with the same Share, DSN and MaxConns divide MaxConns among them; "": this pool has its own
 	Beside    int           // with Share: connections that the pool's owner opens to the server outside the pool
+	ReadTime  time.Duration // for which a read waits for the server, unless the DSN says readTimeout; 0 means 30 s
 	IdleTime  time.Duration // after which a connection that nobody needs is closed; 0 means a minute
 	// WaitTimeout is how long the server waits for a client, whole seconds: for its next statement, and for it to take a
 	// result. Then it rolls back and ends the session. 0 leaves that to the server.
@@ -91,7 +92,7 @@ func Open(spec Spec) (*Server, error) {
 		connector.home, connector.moved = server.home, server.moved
 		server.targets = server.home.targets()
 	}
-	server.DB = sqlx.NewDb(newDB(connector), "mysql")
+	server.DB = sqlx.NewDb(sql.OpenDB(connector), "mysql")
 	connector.leave = spec.limit(server.DB.DB)
 	if spec.IdleTime <= 0 {
 		spec.IdleTime = idleTime
@@ -119,6 +120,7 @@ func (s Spec) targets() ([]target, error) {
 	}
 	targets := make([]target, len(all))
 	for i, cfg := range all {
+		cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, s.ReadTime)
 		ours(cfg)
 		if s.TLS != nil { // the driver clones it
 			cfg.TLS, cfg.AllowFallbackToPlaintext = s.TLS, false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,6 +130,23 @@ func TestConnectionsThatNobodyNeedsAreClosed(t *testing.T) {
 	for end := time.Now().Add(20 * time.Second); s.DB.Stats().OpenConnections > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d connections are left of an idle pool", s.DB.Stats().OpenConnections)
+		}
+	}
+}
+
+func TestAReadWaitsAsLongAsThePoolOrTheDSNSays(t *testing.T) {
+	t.Parallel()
+	for params, want := range map[string]string{"": "no answer within 200ms", "?readTimeout=30s": ""} {
+		s, err := mysql.Open(mysql.Spec{DSN: devtest.DSN(t) + params, ReadTime: 200 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.DB.Close()
+		var slept int
+		switch err := s.DB.QueryRowContext(t.Context(), "SELECT SLEEP(0.5)").Scan(&slept); {
+		case want == "" && err == nil:
+		case want == "" || err == nil || !strings.Contains(err.Error(), want):
+			t.Errorf("%s: %v, want %q", params, err, want)
 		}
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"time"
@@ -164,7 +162,7 @@ func takesWrites(ctx context.Context, conn *seeingConn, addr string) error {
 	}
 	defer func() { _ = rows.Close() }()
 	mode := make([]driver.Value, 1)
-	if err := rows.Next(mode); err != nil && !errors.Is(err, io.EOF) {
+	if err := rows.Next(mode); err != nil {
 		return err
 	}
 	text := fmt.Sprint(mode[0])

@@ -12,9 +12,6 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// newDB is apart so that sql.OpenDB is named once.
-func newDB(c driver.Connector) *sql.DB { return sql.OpenDB(c) }
-
 // InTx runs fn in one transaction of one connection and commits it if fn
 // returns nil. Any other end rolls back. The connection lets fn use ExecMulti.
 // An error of the commit itself is ambiguous where ClassOf says Lost.

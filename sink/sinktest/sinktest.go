@@ -1,7 +1,7 @@
 // Package sinktest is the test of modules that deliver to message brokers: Run, once for each kind of broker, against a real
 // one in a process of its own.
 //
-//	func TestConforms(t *testing.T) { sinktest.Run(t, sinktest.Target{New: ..., Topic: ..., ...}) }
+//	func TestConforms(t *testing.T) { sinktest.Run(t, sinktest.Target{New: ..., Make: ..., ...}) }
 //
 // It covers what the dispatcher relies on: one error a task, errors that say whether an attempt was made, the same id in
 // every attempt, and that Deliver always returns in time.

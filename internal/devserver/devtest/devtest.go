@@ -25,16 +25,16 @@ const EnvDSN = "TOCSIN_TEST_DSN"
 // startTimeout bounds the start of a server, on a machine that has other things to do as well.
 const startTimeout = 3 * time.Minute
 
-// Main runs the tests, stops the servers they used, fails if a goroutine is left, and exits.
-func Main(m *testing.M) { os.Exit(run(m)) }
+// Main runs the tests, stops the servers they used, fails if a goroutine is left that the options do not allow, and exits.
+func Main(m *testing.M, options ...goleak.Option) { os.Exit(run(m, options)) }
 
-func run(m *testing.M) int {
+func run(m *testing.M, options []goleak.Option) int {
 	code := m.Run()
 	if err := devserver.StopShared(); err != nil {
 		code = fail(code, err)
 	}
 	if code == 0 { // a failed test may well leave goroutines, and its message matters more
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(options...); err != nil {
 			code = fail(code, err)
 		}
 	}
