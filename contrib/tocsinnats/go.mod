@@ -3,7 +3,6 @@ module github.com/tocsinhq/tocsin/contrib/tocsinnats
 go 1.26.0
 
 require (
-	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/nats-io/nkeys v0.4.16
 	github.com/tocsinhq/tocsin v0.0.0
@@ -21,6 +20,7 @@ require (
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/nats-io/jwt/v2 v2.8.2 // indirect
+	github.com/nats-io/nats-server/v2 v2.15.2 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
@@ -29,3 +29,5 @@ require (
 )
 
 replace github.com/tocsinhq/tocsin => ../..
+
+tool github.com/nats-io/nats-server/v2

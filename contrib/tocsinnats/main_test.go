@@ -1,18 +1,19 @@
 package tocsinnats
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -22,38 +23,17 @@ import (
 	"github.com/tocsinhq/tocsin/sink"
 )
 
-// runsBroker makes a process of the test's program a broker: its value is the file of the broker's settings.
-const runsBroker = "TOCSINNATS_TEST_BROKER"
-
 func TestMain(m *testing.M) {
-	if file := os.Getenv(runsBroker); file != "" {
-		serve(file)
-	}
 	// If nats.go has just closed the connection when the first message is published, this goroutine of it never ends.
 	devtest.Main(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
-// serve runs the broker until it is killed.
-func serve(file string) {
-	options, err := server.ProcessConfigFile(file)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	s, err := server.NewServer(options)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	s.Start()
-	if !s.ReadyForConnections(time.Minute) {
-		fmt.Println("it takes no connections")
-		os.Exit(1)
-	}
-	fmt.Println("ready")
-	s.WaitForShutdown()
-	os.Exit(0)
-}
+// program is nats-server, a tool of this module: its package would make the tests' program half as large again, and be compiled for
+// the race detector.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := exec.Command("go", "tool", "-n", "nats-server").Output()
+	return strings.TrimSpace(string(path)), err
+})
 
 // broker is a NATS server in a process of its own, so that it can be killed.
 type broker struct {
@@ -65,7 +45,7 @@ type broker struct {
 func newBroker(tb testing.TB, settings string) *broker {
 	tb.Helper()
 	b := &broker{address: devtest.FreeAddress(), file: filepath.Join(tb.TempDir(), "nats.conf")}
-	text := fmt.Sprintf("listen: %q\njetstream: {store_dir: %q}\n%s\n", b.address, tb.TempDir(), settings)
+	text := fmt.Sprintf("listen: %q\njetstream: {store_dir: %q}\nlog_file: %q\n%s\n", b.address, tb.TempDir(), b.file+".log", settings)
 	if err := os.WriteFile(b.file, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
@@ -79,24 +59,23 @@ func (b *broker) start(tb testing.TB) {
 	if b.process != nil && b.process.Alive() {
 		return
 	}
-	program, err := os.Executable()
+	path, err := program()
 	if err != nil {
+		tb.Fatalf("go tool nats-server: %v", err)
+	}
+	if b.process, err = devserver.Launch(exec.Command(path, "-c", b.file)); err != nil {
 		tb.Fatal(err)
 	}
-	said, out, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer said.Close()
-	cmd := exec.Command(program)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), runsBroker+"="+b.file), out, os.Stderr
-	b.process, err = devserver.Launch(cmd)
-	out.Close()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if line, err := bufio.NewReader(said).ReadString('\n'); err != nil || line != "ready\n" {
-		tb.Fatalf("the broker says %q, %v", line, err)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		conn, err := net.Dial("tcp", b.address)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		if !b.process.Alive() || time.Now().After(end) {
+			said, _ := os.ReadFile(b.file + ".log")
+			tb.Fatalf("the broker takes no connections: %v\n%s", err, said)
+		}
 	}
 }
 

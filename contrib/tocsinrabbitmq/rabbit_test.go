@@ -285,7 +285,7 @@ func unconfirmed(t *testing.T, b broker) {
 	b.queue(t, "unconfirmed1", amqp.Table{"x-queue-type": "quorum"})
 	b.queue(t, "unconfirmed2", amqp.Table{"x-queue-type": "quorum"})
 	control := func(what string) {
-		if err := b.Control(context.Background(), "eval", "[sys:"+what+"(Q) || Q <- ['%2F_unconfirmed1', '%2F_unconfirmed2']]."); err != nil {
+		if err := b.Control(context.Background(), "[sys:"+what+"(Q) || Q <- ['%2F_unconfirmed1', '%2F_unconfirmed2']]"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -421,7 +421,7 @@ func blocked(t *testing.T, b broker) {
 	s := to(t, b.config(), "blocked")
 	control := func(watermark string) {
 		t.Helper()
-		if err := b.Control(t.Context(), "set_vm_memory_high_watermark", watermark); err != nil {
+		if err := b.Control(t.Context(), "vm_memory_monitor:set_vm_memory_high_watermark("+watermark+")"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -150,9 +150,10 @@ func missing(t *testing.T, s *site) {
 	s.read(t, p, false, sent)
 }
 
+// away is about a maker that has delivered, and one that has not, as the broker goes.
 func away(t *testing.T, s *site) {
 	to := s.ready(t)
-	before, during := tasks(3), tasks(3)
+	before, during, first := tasks(3), tasks(3), tasks(3)
 	s.taken(t, to, before)
 	s.Kill(t)
 	t.Cleanup(func() { s.Start(t) })
@@ -160,9 +161,16 @@ func away(t *testing.T, s *site) {
 		s.unavailable(t, s.deliver(t, to, soon, during))
 	}
 	s.noPing(t)
+	never := *s
+	never.maker = s.new(t)
+	s.close(t, s.new(t)) // unused
+	fresh := s.sink(t, never.maker, s.policy())
+	s.unavailable(t, s.deliver(t, fresh, soon, first))
+	never.noPing(t)
 	s.Start(t)
+	s.eventually(t, fresh, first)
 	s.eventually(t, to, during)
-	s.read(t, s.policy(), true, append(before, during...))
+	s.read(t, s.policy(), true, slices.Concat(before, during, first))
 }
 
 // noPing wants Ping to say that the broker is away, in time.
@@ -174,20 +182,6 @@ func (s *site) noPing(t *testing.T) {
 	if s.plain(t, err); err == nil {
 		t.Error("Ping finds a broker that is away")
 	}
-}
-
-func never(t *testing.T, s *site) {
-	s.Make(t, s.topic)
-	s.Kill(t)
-	t.Cleanup(func() { s.Start(t) })
-	s.close(t, s.new(t)) // unused
-	to := s.sink(t, s.maker, s.policy())
-	sent := tasks(3)
-	s.unavailable(t, s.deliver(t, to, soon, sent))
-	s.noPing(t)
-	s.Start(t)
-	s.eventually(t, to, sent)
-	s.read(t, s.policy(), true, sent)
 }
 
 func repeat(t *testing.T, s *site) {

@@ -4,17 +4,19 @@ import "fmt"
 
 // write makes a write if its condition holds, lets every actor's knowledge grow stale, and checks what the write did.
 // Bad says which promise it broke.
-func (m *machine) write(s *state, w Write, p params) (hit bool, bad string) {
-	if !m.rules.allow(w, &s.row, &p) {
+func (m *machine) write(s *state, w Write, by params) (hit bool, bad string) {
+	m.params = by
+	p := &m.params
+	if !m.rules.allow(w, &s.row, p) {
 		return false, ""
 	}
 	before := s.row
-	table[w].set(&s.row, &p)
+	table[w].set(&s.row, p)
 	if w == Reschedule && m.rules.off[NewVersion] {
 		s.row.version = before.version
 	}
-	bad = audit(&before, s, w, &p)
-	s.rewritten(w, &p, m.cast.Coincide && (w != RedriveSameKey || m.rules.off[LaterAgain]), w == RedriveSameKey && !m.cast.Strict)
+	bad = audit(&before, s, w, p)
+	s.rewritten(w, p, m.cast.Coincide && (w != RedriveSameKey || m.rules.off[LaterAgain]), w == RedriveSameKey && !m.cast.Strict)
 	return true, bad
 }
 

@@ -40,6 +40,7 @@ type machine struct {
 	cast  *Cast
 	rules *rules
 	steps[state]
+	params params // of the write at hand: a search makes millions
 }
 
 // moves gives every step from a state. The slice is reused by the next call.

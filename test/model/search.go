@@ -50,7 +50,8 @@ type edge struct{ from, to int32 }
 // faults, and with every frozen process frozen for good.
 func walk[S comparable](w world[S], bound int) (Result, error) {
 	s := &search[S]{world: w, index: make(map[S]int32)}
-	s.add(w.start(), -1)
+	first := w.start()
+	s.add(&first, -1)
 	for at := int32(0); int(at) < len(s.states); at++ {
 		if len(s.states) > bound {
 			return s.result(nil), fmt.Errorf("%s: more than %d states", w, bound)
@@ -66,15 +67,15 @@ func (s *search[S]) result(f *Finding) Result {
 	return Result{States: len(s.states), Steps: s.steps, Finding: f}
 }
 
-// add gives the number of a state, a new one if it was not seen.
-func (s *search[S]) add(st S, parent int32) int32 {
-	s.world.sort(&st)
-	if at, seen := s.index[st]; seen {
+// add sorts a state and gives its number, a new one if it was not seen.
+func (s *search[S]) add(st *S, parent int32) int32 {
+	s.world.sort(st)
+	if at, seen := s.index[*st]; seen {
 		return at
 	}
 	at := int32(len(s.states))
-	s.index[st] = at
-	s.states = append(s.states, st)
+	s.index[*st] = at
+	s.states = append(s.states, *st)
 	s.parent = append(s.parent, parent)
 	return at
 }
@@ -82,12 +83,14 @@ func (s *search[S]) add(st S, parent int32) int32 {
 // expand adds what follows a state.
 func (s *search[S]) expand(at int32) *Finding {
 	from := s.states[at]
-	for _, mv := range s.world.moves(&from) {
+	moves := s.world.moves(&from)
+	for i := range moves {
 		s.steps++
+		mv := &moves[i]
 		if mv.bad != "" {
 			return s.broken(at)
 		}
-		to := s.add(mv.to, at)
+		to := s.add(&mv.to, at)
 		if mv.progress && to != at {
 			s.into = append(s.into, edge{at, to})
 		}
