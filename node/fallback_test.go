@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/sink"
 )
 
@@ -148,4 +149,11 @@ func TestAPairWithTheSameFirstLinkGoesOn(t *testing.T) {
 			t.Errorf("the second link got %d tasks", second.got)
 		}
 	})
+}
+
+func TestABrokerThatGoesAwayHasFewRowsInHand(t *testing.T) {
+	p := biztype.Policy{Name: "order.close", Number: 1, Sink: &tocsin.Sink{Name: "orders-kafka"}}.WithDefaults()
+	if n := batchOf(p) * p.Concurrency; n > 512 {
+		t.Errorf("%d rows of one biz type go back in each node", n)
+	}
 }
