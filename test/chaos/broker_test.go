@@ -37,7 +37,7 @@ func TestABrokerIsAwayBesideABacklog(t *testing.T) {
 	onlyLong(t)
 	for _, kind := range []string{"kafka", "rabbitmq", "nats"} {
 		t.Run(kind, func(t *testing.T) {
-			s := beginAlone(t, Options{Nodes: 2, Broker: kind})
+			s := beginAlone(t, Options{Nodes: 2, Broker: kind, HookTimeout: 30 * time.Second, Timing: asShipped})
 			var calm, away span
 			var sent int
 			var back float64
@@ -96,11 +96,11 @@ func TestASecondLinkDelivers(t *testing.T) {
 	onlyLong(t)
 	for _, kind := range []string{"kafka", "rabbitmq", "nats"} {
 		t.Run(kind, func(t *testing.T) {
-			s := beginAlone(t, Options{Nodes: 2, Broker: kind})
+			s := beginAlone(t, Options{Nodes: 2, Broker: kind, HookTimeout: 30 * time.Second, Timing: asShipped})
 			const after = 30 * time.Second
 			p := policies(s.receiver.url())[2]
 			p.Fallback = &tocsin.Fallback{After: biztype.Duration(after), Webhook: p.Webhook}
-			p.Webhook, p.Sink = nil, toBroker
+			p.Webhook, p.Sink, p.Concurrency, p.Timeout = nil, toBroker, 0, 0
 			if _, err := biztype.Apply(t.Context(), s.tables(s.harness), []biztype.Policy{p}); err != nil {
 				t.Fatal(err)
 			}

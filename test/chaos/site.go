@@ -222,7 +222,7 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 			all[i].Timeout = biztype.Duration(s.opts.timeout(p.Webhook != nil))
 		}
 		if s.broker != nil {
-			all[2].Webhook, all[2].Sink = nil, toBroker
+			all[2].Webhook, all[2].Sink, all[2].Concurrency = nil, toBroker, 0
 		}
 	}
 	if s.opts.Runs {
