@@ -19,8 +19,9 @@ import (
 // readWithin is how long the secrets are waited for: a directory or vault that hangs must hold up nothing else.
 const readWithin = 5 * time.Second
 
-// sinkBatch is how many tasks a broker gets in one delivery at most: a batch waits for all acks, not for one after another.
-const sinkBatch = 256
+// sinkBatch is how many tasks a broker gets in one delivery at most: a batch waits for all acks, not for one after another. While a broker that
+// went away has not been found out, all deliveries that the policy allows fill up, and all their rows go back.
+const sinkBatch = 8
 
 // targets finds where the tasks of a policy go: a webhook or a broker if it names one, else
 // the Go handler of its name. Safe for concurrent use.

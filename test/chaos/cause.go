@@ -35,7 +35,9 @@ func causeOf(s second, at place, faults []incident, after time.Duration) string 
 		func(i incident) bool {
 			return i.hits(s.first.Node, CutNode) && i.Server == at.server || i.hits(s.again.Node, FreezeNode)
 		},
-		func(i incident) bool { return i.harms(at) }, // an outcome that its server did not take outlasts any claim
+		func(i incident) bool { // an outcome that its server did not take outlasts any claim; an ack of the broker is lost at once
+			return i.harms(at) && (i.Fault.target() != ofBroker || i.touches(s.first.At, s.first.At.Add(deliveryTimeout), callbackBefore))
+		},
 		func(i incident) bool { return i.Fault == LowSweep && (s.swept() || s.ranOut) },
 		func(i incident) bool { return i.hits(s.first.Node, CutEtcd, TermNode) },
 		func(i incident) bool { return i.Fault == StopEtcd || i.Fault == KillMember },
@@ -76,7 +78,7 @@ func (i incident) delays(at place) bool {
 	switch i.Fault.target() {
 	case ofNode:
 		return i.Fault != CutNode || i.Server == at.server
-	case ofServer, ofDatabase:
+	case ofServer, ofDatabase, ofBroker:
 		return i.harms(at)
 	case ofShop:
 		return i.Shop+1 == at.shop
@@ -96,13 +98,15 @@ func (i incident) hits(node string, faults ...Fault) bool {
 	return false
 }
 
-// harms reports whether it is a fault of this server or database, for everybody.
+// harms reports whether it is a fault of this server, database or broker, for everybody.
 func (i incident) harms(at place) bool {
 	switch i.Fault.target() {
 	case ofServer:
 		return i.Server == at.server
 	case ofDatabase:
 		return i.Database == at.database
+	case ofBroker:
+		return at.broker
 	}
 	return false
 }

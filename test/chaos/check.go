@@ -111,13 +111,14 @@ func (t task) asked(version uint32) *op { return t.asks[min(int(version), len(t.
 // at is where the task is kept, and came from.
 func (v verdict) at(t task) place {
 	at := v.opts.placeOf(t.row.JobID.Table())
-	at.shop = t.shop
+	at.shop, at.broker = t.shop, v.opts.Broker != "" && t.typ == hook.Name()
 	return at
 }
 
 // fate checks how a task ended, and its deliveries; not why it was cancelled.
 func (v verdict) fate(t task) {
 	v.report.count(lineFinal, t.row.Status.String())
+	v.report.add(lineAttempts, t.typ, t.row.Attempts)
 	well := func(d delivery) bool { return d.OK && d.Version == t.row.Version }
 	switch {
 	case !t.row.Status.Final():
@@ -129,6 +130,9 @@ func (v verdict) fate(t task) {
 	}
 	if t.row.Status == tocsin.Done && v.overcounted(t) {
 		v.breach(t, promiseAttempts)
+	}
+	if slices.ContainsFunc(t.of, func(d delivery) bool { return d.Version > t.row.Version }) {
+		v.breach(t, promiseOwnID)
 	}
 	now := t.row
 	for _, before := range slices.Backward(t.seen) {
@@ -162,7 +166,8 @@ func (v verdict) overcounted(t task) bool {
 // again, before the node had read the answer.
 func (t task) unseen() int {
 	late := strings.HasPrefix(t.row.LastError, "delivery timed out") || t.row.LastError == "callback: no answer in time"
-	if !late || t.typ != hook.Name() && t.typ != hookRun.Name() {
+	message := func(d delivery) bool { return d.Offset != "" } // a broker that does not answer costs no attempt
+	if !late || t.typ != hook.Name() && t.typ != hookRun.Name() || slices.ContainsFunc(t.of, message) {
 		return 0
 	}
 	answered := map[int]bool{}
@@ -203,10 +208,10 @@ func (v verdict) begunAfter(t task, cancelled time.Time, promise string, inHand 
 	}
 }
 
-// frozen reports whether the delivery's node was frozen shortly before it started.
+// frozen reports whether the delivery's node, or the broker that took it, was frozen shortly before it started.
 func (v verdict) frozen(d delivery) bool {
 	return slices.ContainsFunc(v.incidents, func(i incident) bool {
-		return i.hits(d.Node, FreezeNode) && i.touches(d.At, d.At, d.before(thawedBefore))
+		return (i.hits(d.Node, FreezeNode) || d.Offset != "" && i.Fault == FreezeBroker) && i.touches(d.At, d.At, d.before(thawedBefore))
 	})
 }
 

@@ -37,6 +37,13 @@ func called(ms int) delivery {
 	return d
 }
 
+// sent is such a delivery of a message.
+func sent(ms int) delivery {
+	d := called(ms)
+	d.Offset = "12"
+	return d
+}
+
 // with changes the one row.
 func (e *evidence) with(change func(*row)) { change(&e.rows[5][0]) }
 
@@ -171,6 +178,38 @@ var forgeries = map[string]forgery{
 	"written to while it was wrong, by a node that was frozen": {func(v *evidence, _ *entry) {
 		v.intrusions = []incident{{from: at(1500), to: at(3000)}}
 		v.incidents = []incident{during1s(NoLayout), during1s(FreezeNode)}
+	}, ""},
+	"a message that came twice since the broker was killed": {func(v *evidence, e *entry) {
+		v.opts.Broker, e.Type = "kafka", hook.Name()
+		v.deliver(sent(1001), sent(1500))
+		v.incidents = []incident{during1s(KillBroker)}
+	}, ""},
+	"a message that came twice after the broker was back for long": {func(v *evidence, e *entry) {
+		v.opts.Broker, e.Type = "kafka", hook.Name()
+		v.deliver(sent(7001), sent(7500))
+		v.incidents = []incident{during1s(KillBroker)}
+	}, "a second delivery has a cause"},
+	"delivered twice, though not by the broker that was killed": {func(v *evidence, _ *entry) {
+		v.opts.Broker = "kafka"
+		v.deliver(begun("n1-1", 1001, 0), begun("n1-1", 1500, 0))
+		v.incidents = []incident{during1s(KillBroker)}
+	}, "a second delivery has a cause"},
+	"a message with a version that its task never had": {func(v *evidence, e *entry) {
+		v.opts.Broker, e.Type = "kafka", hook.Name()
+		d := sent(1001)
+		d.Version = 1
+		v.deliver(sent(1001), d)
+	}, "each delivery carries the id and a version of its task"},
+	"an attempt that a broker cost which did not answer": {func(v *evidence, e *entry) {
+		v.opts.Broker, e.Type = "kafka", hook.Name()
+		v.deliver(sent(1001))
+		v.with(func(r *row) { r.Attempts, r.LastError = 1, "delivery timed out after 3s" })
+	}, promiseAttempts},
+	"cancelled, and sent by a broker that was frozen meanwhile": {func(v *evidence, e *entry) {
+		v.opts.Broker, e.Type, e.Change = "nats", hook.Name(), cancelledAt(1100)
+		v.with(func(r *row) { r.Status = tocsin.Cancelled })
+		v.deliver(sent(8000))
+		v.incidents = []incident{{Step: Step{Fault: FreezeBroker}, from: at(1000), to: at(7900)}}
 	}, ""},
 	"a delivery of nothing": {func(v *evidence, _ *entry) { v.deliveries[9] = v.deliveries[7] }, "what is delivered was stored"},
 	"two rows of one task":  {func(v *evidence, _ *entry) { v.rows[5] = append(v.rows[5], row{JobID: 8, BizID: 5}) }, "one row a task"},

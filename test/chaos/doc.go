@@ -17,6 +17,9 @@
 // a role in its environment: whoever uses the package calls RunRole first thing in
 // main or TestMain. In the matrix and in make alerts nodes are the real program.
 //
+// With Options.Broker, callbacks go to a message broker instead, which nodes reach without
+// a proxy, as brokers tell their own address. A consumer reads its topic into a journal.
+//
 // The runs about the cluster also watch etcd's keys from the first revision on, past
 // every proxy: two owners would be a key put over that of another, and a delivery by
 // who neither owned the table then nor claimed the row is found by its journal.

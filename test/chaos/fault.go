@@ -40,6 +40,11 @@ const (
 	FreezeActive Fault = "freeze active relay" // for longer than its server waits for it: another is active when it goes on
 	TwoRelays    Fault = "relay without the lock"
 
+	// Those of the message broker.
+	KillBroker   Fault = "kill -9 broker"
+	FreezeBroker Fault = "freeze broker"
+	KillBoth     Fault = "kill -9 broker and node"
+
 	// Those that no schedule has.
 	EndedNode  Fault = "node ended by itself" // a handler may do it
 	JoinNode   Fault = "node joins"
@@ -63,6 +68,7 @@ const (
 	ofShop     target = "business server"
 	ofActive   target = "active relay"
 	ofSpare    target = "spare relay"
+	ofBroker   target = "broker"
 )
 
 // target returns what the fault hits.
@@ -82,6 +88,8 @@ func (f Fault) target() target {
 		return ofShop
 	case KillActive, FreezeActive:
 		return ofActive
+	case KillBroker, FreezeBroker, KillBoth:
+		return ofBroker
 	}
 	return ofSpare
 }
@@ -91,7 +99,7 @@ type Step struct {
 	At       time.Duration // from the start of the run
 	Length   time.Duration
 	Fault    Fault
-	Node     int           // of the node faults; relays follow the nodes
+	Node     int           // of the node faults and KillBoth; relays follow the nodes
 	Server   int           // of the server faults
 	Member   int           // of KillMember
 	Table    int           // of LockTable: table number
@@ -103,9 +111,10 @@ type Step struct {
 // String is a line of the schedule.
 func (s Step) String() string {
 	what := string(s.Fault)
-	switch s.Fault.target() {
-	case ofNode:
+	if s.Fault.target() == ofNode || s.Fault == KillBoth {
 		what += fmt.Sprintf(", n%d", s.Node+1)
+	}
+	switch s.Fault.target() {
 	case ofDatabase:
 		what += fmt.Sprintf(", database %d", s.Database)
 	case ofShop, ofActive:
@@ -188,8 +197,19 @@ var timerShapes = []shape{
 	{StopEtcd, 3, 3 * time.Second, 20 * time.Second},
 }
 
+// brokerShapes are the faults of a cluster whose callbacks go to a message broker.
+var brokerShapes = []shape{
+	{KillBroker, 4, 500 * time.Millisecond, 6 * time.Second},
+	{KillNode, 4, 500 * time.Millisecond, 6 * time.Second},
+	{KillBoth, 4, 500 * time.Millisecond, 6 * time.Second},
+	{FreezeBroker, 1, time.Second, 8 * time.Second},
+}
+
 // shapes are the faults of the options.
 func (o Options) shapes() []shape {
+	if o.Broker != "" {
+		return brokerShapes
+	}
 	if o.Runs {
 		return timerShapes
 	}

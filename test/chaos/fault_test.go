@@ -14,6 +14,7 @@ func TestSchedule(t *testing.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		length := time.Duration(rapid.IntRange(20, 1200).Draw(t, "seconds")) * time.Second
 		o := Options{Nodes: rapid.IntRange(1, 5).Draw(t, "nodes"), Servers: rapid.IntRange(1, 4).Draw(t, "servers"), Shops: rapid.IntRange(0, 3).Draw(t, "shops")}
+		o.Broker = rapid.SampledFrom([]string{"", "kafka"}).Draw(t, "broker")
 		steps := NewSchedule(seed, length, o)
 		if again := NewSchedule(seed, length, o); !slices.Equal(steps, again) {
 			t.Fatalf("the same seed gave\n%s\nand\n%s", Text(steps), Text(again))
@@ -38,7 +39,7 @@ func TestSeedsDifferAndLongSchedulesHaveEveryFault(t *testing.T) {
 	if slices.Equal(one, two) {
 		t.Error("two seeds gave one schedule")
 	}
-	for _, o := range []Options{{}, {Shops: 3}} {
+	for _, o := range []Options{{}, {Shops: 3}, {Broker: "kafka"}} {
 		hour := NewSchedule(1, time.Hour, o)
 		for _, s := range o.shapes() {
 			if !slices.ContainsFunc(hour, func(step Step) bool { return step.Fault == s.fault }) {

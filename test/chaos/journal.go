@@ -25,7 +25,8 @@ type record struct {
 	Node     string
 	At       time.Time
 	Due      time.Time // the row's due_time as delivered; zero where the delivery did not tell
-	Callback bool      // the receiver saw it, which is later than the node began it
+	Callback bool      // the receiver or the consumer saw it, which is later than the node began it
+	Offset   string    // of a message, in its topic; "": it is none
 	ofRun
 }
 
@@ -69,7 +70,7 @@ func (j *journal) write(r record) {
 
 func (j *journal) close() error { return j.file.Close() }
 
-// line is "b|s|f job_id version attempts node at due", times in microseconds; of a run, then "schedule fire mark".
+// line is "b|s|f job_id version attempts node at due", times in microseconds; of a run, then "schedule fire mark", of a message "offset".
 func (r record) line() []byte {
 	what := "f"
 	switch {
@@ -79,6 +80,9 @@ func (r record) line() []byte {
 		what = "s"
 	}
 	line := fmt.Appendf(nil, "%s %d %d %d %s %d %d", what, r.JobID, r.Version, r.Attempts, r.Node, r.At.UnixMicro(), r.Due.UnixMicro())
+	if r.Offset != "" {
+		line = fmt.Appendf(line, " %s", r.Offset)
+	}
 	if r.Schedule != "" {
 		line = fmt.Appendf(line, " %s %d %d", r.Schedule, r.Fire.UnixMicro(), r.Mark)
 	}
@@ -88,7 +92,7 @@ func (r record) line() []byte {
 // parseRecord reads what line wrote.
 func parseRecord(line []byte) (record, error) {
 	f := bytes.Fields(line)
-	if len(f) != 7 && len(f) != 10 {
+	if len(f) != 7 && len(f) != 8 && len(f) != 10 {
 		return record{}, fmt.Errorf("journal: %d words in %q", len(f), line)
 	}
 	var n [7]int64
@@ -104,7 +108,10 @@ func parseRecord(line []byte) (record, error) {
 		Begin: f[0][0] == 'b', OK: f[0][0] == 's', JobID: tocsin.JobID(n[0]), Version: uint32(n[1]), Attempts: int(n[2]),
 		Node: string(f[4]), At: time.UnixMicro(n[3]), Due: time.UnixMicro(n[4]),
 	}
-	if len(f) == 10 {
+	switch len(f) {
+	case 8:
+		r.Offset = string(f[7])
+	case 10:
 		r.ofRun = ofRun{Schedule: string(f[7]), Fire: time.UnixMicro(n[5]), Mark: int(n[6])}
 	}
 	return r, nil
@@ -128,15 +135,18 @@ func readJournals(dir string) ([]record, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
-			r.Callback = filepath.Base(path) == receiverName+journalSuffix
+			r.Callback = slices.Contains([]string{receiverName + journalSuffix, consumerName + journalSuffix}, filepath.Base(path))
 			all = append(all, r)
 		}
 	}
 	return all, nil
 }
 
-// receiverName begins the name of the receiver's journal file.
-const receiverName = "receiver"
+// These begin the names of the journal files of the receiver, and of the broker's consumer.
+const (
+	receiverName = "receiver"
+	consumerName = "consumer"
+)
 
 // journalSuffix ends the names of journal files.
 const journalSuffix = ".journal"
@@ -156,6 +166,9 @@ func (d delivery) String() string {
 		if d.OK {
 			end += " well"
 		}
+	}
+	if d.Offset != "" {
+		end = "at offset " + d.Offset
 	}
 	return fmt.Sprintf("delivered %s by %s attempts %d version %d %s", d.At.UTC().Format(clockForm), d.Node, d.Attempts, d.Version, end)
 }

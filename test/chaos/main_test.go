@@ -99,12 +99,14 @@ func (s *scenario) under(load Load, do func(context.Context) error) {
 	}
 }
 
-// fill adds n tasks that are due over a span from a time on.
-func (s *scenario) fill(n int, from time.Time, over time.Duration, work func(int) Work) (all []draft) {
+// fill adds n tasks that are due over a span from a time on, of the types in turn; none: plain, strict and hook.
+func (s *scenario) fill(n int, from time.Time, over time.Duration, work func(int) Work, types ...string) (all []draft) {
 	s.t.Helper()
-	kinds := []string{"plain", "strict", "hook"}
+	if types == nil {
+		types = []string{"plain", "strict", "hook"}
+	}
 	for i := range n {
-		all = append(all, s.log.newTask(kinds[i%3], from.Add(rand.N(over+1)), work(i)))
+		all = append(all, s.log.newTask(types[i%len(types)], from.Add(rand.N(over+1)), work(i)))
 	}
 	for some := range slices.Chunk(all, 1000) {
 		s.addAll(s.t.Context(), some)

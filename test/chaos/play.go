@@ -101,6 +101,10 @@ func (s *Site) do(ctx context.Context, step Step) (undo, error) {
 		return kill(s.shops[step.Shop])
 	case KillActive, FreezeActive:
 		return s.harmActive(ctx, step)
+	case KillBroker, FreezeBroker:
+		return s.harmBroker(step.Fault)
+	case KillBoth:
+		return s.killBoth(ctx, step)
 	case TwoRelays:
 		return func(context.Context) error { s.spare.kill(); return nil }, s.sit(s.spare)
 	}

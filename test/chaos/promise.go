@@ -9,6 +9,7 @@ const (
 	promiseEnds      = "a task ends"
 	promiseDelivered = "what is done was delivered"
 	promiseKnown     = "what is delivered was stored"
+	promiseOwnID     = "each delivery carries the id and a version of its task"
 	promiseEarly     = "never early"
 	promiseAttempts  = "an attempt is counted for each failure, and for no crash"
 	promiseLastTry   = "a task is buried after its last attempt or fifth crash only"

@@ -45,6 +45,7 @@ const (
 	lineFinal        = "final states"
 	lineCancelled    = "  cancelled" // runs, by why
 	linePaused       = "  paused"
+	lineAttempts     = "attempts used"
 	lineAgain        = "second deliveries, by cause"
 	lineAfterCancel  = "started after a cancel"
 	lineAfterDone    = "changed after the delivery" // the operation came too late, and not its fault
@@ -56,7 +57,7 @@ const (
 
 var countLines = []string{
 	lineAdds, lineTransactions, lineCommitted, lineSchedules, linePolicies, lineChanges, lineFires, lineFirst, lineRuns, lineFinal, lineCancelled,
-	linePaused, lineAgain, lineAfterCancel, lineAfterDone, lineAtOnce, lineOutlasted, lineClosed, lineFaults,
+	linePaused, lineAttempts, lineAgain, lineAfterCancel, lineAfterDone, lineAtOnce, lineOutlasted, lineClosed, lineFaults,
 }
 
 // The lines of times, in their order: outside and inside faults, and what only a relay without the lock was beside.

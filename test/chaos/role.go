@@ -16,11 +16,13 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	kafka "github.com/tocsinhq/tocsin/contrib/tocsinkafka/broker"
 	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/sink"
 	"github.com/tocsinhq/tocsin/upkeep"
 )
 
@@ -34,6 +36,7 @@ const (
 	roleRelay = "relay" // as `tocsin relay`
 	roleSpare = "spare" // a relay of all outboxes that ignores their locks
 	rolePurge = "purge" // deletes finished rows, again and again
+	roleNATS  = "nats"  // the broker
 )
 
 // group is that of the harness's nodes.
@@ -49,7 +52,9 @@ type role struct {
 	Outboxes  []outbox.Config // of the business servers
 	Ownership string          // of the tables
 	Runs      bool            // there are biz types of schedules' runs
-	Journal   string          // file to append to
+	Broker    string          // Options.Broker
+	Sink      sink.Config     // of the broker
+	Journal   string          // file to append to; of a broker, the folder of its data
 	Timing    Timing
 	Grace     time.Duration // sweep: below zero takes whatever is due
 	Pause     time.Duration // sweep and purge: between two rounds
@@ -73,6 +78,7 @@ func (t Timing) withDefaults() Timing {
 // RunRole makes this process what its environment says, and exits; it returns at
 // once in a process that has no role. Call it first in main and TestMain.
 func RunRole() {
+	kafka.Main()
 	text := os.Getenv(roleEnv)
 	if text == "" {
 		return
@@ -116,6 +122,8 @@ func (r role) run() error {
 		return r.relayUnlocked(ctx)
 	case rolePurge:
 		return r.purge(ctx)
+	case roleNATS:
+		return r.serveNATS(ctx)
 	}
 	return fmt.Errorf("unknown role %q", r.Kind)
 }
@@ -139,6 +147,14 @@ func (r role) with(use func(node.Config, *node.Handlers) error) error {
 		Tables: r.Tables, Outboxes: outboxes, Ownership: r.Ownership, Registerer: metrics, Etcd: node.EtcdConfig{Endpoints: r.Etcd},
 		Group: group, Name: r.Node, LeaseTTL: r.Timing.Lease, ScanInterval: r.Timing.Scan, SweepGrace: grace,
 		DrainTimeout: r.Timing.withDefaults().Drain, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+	}
+	if r.Broker != "" {
+		maker, err := brokerKinds[r.Broker].sink(r.Sink)
+		if err != nil {
+			return errors.Join(err, j.close())
+		}
+		defer func() { _ = maker.Close(context.Background()) }() // what it could not send comes again
+		cfg.Sinks = map[string]sink.Maker{r.Sink.Name: maker}
 	}
 	ended := make(chan struct{})
 	var telling sync.WaitGroup

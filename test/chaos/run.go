@@ -138,6 +138,11 @@ func (s *Site) verdict(ctx context.Context) (*Report, error) {
 	if err := s.leaveAll(ctx); err != nil {
 		return nil, err
 	}
+	if s.broker != nil {
+		if err := s.broker.readAll(ctx); err != nil {
+			return nil, err
+		}
+	}
 	e, err := patient(s.gather)(ctx)
 	if err != nil {
 		return nil, err

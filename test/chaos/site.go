@@ -39,6 +39,7 @@ type Options struct {
 	OneName bool          // nodes keep their seat's name when they start again, as those of a host do
 	Shops   int           // business servers with an outbox; the last of several is PostgreSQL. All nodes relay them
 	Purged  bool          // final rows may go: the check takes them as they were last seen
+	Broker  string        // "kafka", "rabbitmq", "nats": tasks of hook go to such a broker, not to the receiver
 	Runs    bool          // the tables of schedules' runs are watched, finished ones are purged, and there are biz types of runs
 	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
 
@@ -96,7 +97,8 @@ func (o Options) timeout(callback bool) time.Duration {
 // place is where a task is kept, and came from.
 type place struct {
 	server, database int
-	shop             int // the business server that asked for it, counted from one; 0: none
+	shop             int  // the business server that asked for it, counted from one; 0: none
+	broker           bool // it goes to the broker
 }
 
 // placeOf is the place of a table.
@@ -115,6 +117,7 @@ type Site struct {
 	databases []*database
 	etcd      []*devserver.Etcd
 	receiver  *receiver
+	broker    *broker // nil: callbacks go to the receiver
 	seats     []*seat // of nodes, then of a process that only relays
 	sweeper   *seat
 	purger    *seat // nil: nothing is purged
@@ -148,6 +151,11 @@ func Start(ctx context.Context, opts Options) (*Site, error) {
 func (s *Site) startServers(ctx context.Context) (err error) {
 	if s.receiver, err = startReceiver(filepath.Join(s.opts.Dir, receiverName+journalSuffix)); err != nil {
 		return err
+	}
+	if s.opts.Broker != "" {
+		if s.broker, err = startBroker(ctx, s.opts.Broker, s.opts.Dir); err != nil {
+			return err
+		}
 	}
 	for i := range s.opts.Servers {
 		o := s.opts.server(i)
@@ -212,6 +220,9 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 		all = policies(s.receiver.url())
 		for i, p := range all[:3] { // plain, strict and hook
 			all[i].Timeout = biztype.Duration(s.opts.timeout(p.Webhook != nil))
+		}
+		if s.broker != nil {
+			all[2].Webhook, all[2].Sink, all[2].Concurrency = nil, toBroker, 0
 		}
 	}
 	if s.opts.Runs {
@@ -347,6 +358,9 @@ func (s *Site) Stop() error {
 	}
 	for _, d := range s.databases {
 		errs = append(errs, d.stop())
+	}
+	if s.broker != nil {
+		errs = append(errs, s.broker.stop())
 	}
 	if s.receiver != nil {
 		errs = append(errs, s.receiver.stop())

@@ -224,6 +224,7 @@ const (
 	runsTold   = "runs made" // by generators
 	claimsTold = "claims"    // that got their row
 	vainTold   = "claims in vain"
+	backTold   = "rows put back"
 )
 
 // told are the metrics of those counters.
@@ -232,6 +233,8 @@ var told = map[string]string{
 	"tocsin_generator_runs_total":     runsTold,
 	"tocsin_dispatcher_claimed_total": claimsTold,
 	"tocsin_dispatcher_dropped_total": vainTold, // those that were refused their claim
+
+	"tocsin_dispatcher_given_back_total": backTold,
 }
 
 // countersForm begins the line of a log that has a process's counters.

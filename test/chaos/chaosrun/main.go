@@ -26,6 +26,7 @@ func main() {
 	server := flag.String("server", "", "what they are, as in tocsin dev --server (default mariadb)")
 	etcd := flag.Bool("etcd", true, "false: every node claims each row, without etcd")
 	outboxes := flag.Int("outboxes", 0, "business servers with an outbox, to which all tasks go; the last of several is PostgreSQL")
+	broker := flag.String("sink", "", "kafka, rabbitmq or nats: all tasks go to such a broker, which is killed as nodes are")
 	orders := flag.Int("orders", 300, "orders a second, if there are outboxes")
 	calm := flag.Bool("calm", false, "no faults")
 	schedules := flag.Int("schedules", 0, "schedules that are changed under faults, which make all tasks")
@@ -38,6 +39,9 @@ func main() {
 		Options: chaos.Options{Nodes: *nodes, Servers: *servers, Product: *server, Sweeper: true, NoEtcd: !*etcd},
 		Seed:    *seed, Length: time.Duration(*minutes * float64(time.Minute)), Out: os.Stdout, Calm: *calm,
 		Load: chaos.Load{Rate: *rate, Changes: 0.12, Fails: true},
+	}
+	if *broker != "" {
+		cfg.Broker, cfg.Load.Fails, cfg.Load.Types = *broker, false, []string{"hook"}
 	}
 	if *outboxes > 0 {
 		cfg.Shops, cfg.Load, cfg.Orders = *outboxes, chaos.Load{}, chaos.OrderLoad{Rate: *orders}
@@ -82,7 +86,7 @@ func play(ctx context.Context, cfg chaos.Config) error {
 
 // removeServers keeps logs and journals but not the data.
 func removeServers(dir string) {
-	for _, pattern := range []string{"db*", "etcd?"} {
+	for _, pattern := range []string{"db*", "etcd?", "broker"} {
 		paths, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, path := range paths {
 			_ = os.RemoveAll(path)
