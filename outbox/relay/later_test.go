@@ -160,6 +160,44 @@ func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
 	}
 }
 
+// meets counts the rows that met a delivery.
+type meets struct {
+	Mover
+	deliveries atomic.Int64
+}
+
+func (m *meets) Move(ctx context.Context, identity string, rows []outbox.Row) []outbox.Result {
+	results := m.Mover.Move(ctx, identity, rows)
+	for _, result := range results {
+		if result.Fate == outbox.InDelivery {
+			m.deliveries.Add(1)
+		}
+	}
+	return results
+}
+
+// A task that has the new time all along, and was in delivery at first, is rescheduled all the same: its attempts begin anew.
+func TestARescheduleToTheSameTimeTakesEffectAfterTheDelivery(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.strict()
+	turn, met := s.turn(), &meets{Mover: client.MoverOf(s.Client)}
+	turn.tasks = met
+	s.Run(func(ctx context.Context) { _ = turn.run(ctx) })
+	when := tocsin.At(time.Now().Add(day))
+	s.Add(1, "a", when)
+	s.Want(1, "a pending")
+	table := s.Config.Layout.Table(s.Config.Layout.TableOf(1))
+	s.Exec("UPDATE " + table + " SET status = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR, claimed_by = 'node'")
+	s.Reschedule(1, when)
+	s.Await("the row to meet the delivery", func() bool { return met.deliveries.Load() > 0 })
+	s.Exec("UPDATE " + table + " SET status = 0, attempts = 1, claimed_by = ''")
+	s.Rows(0)
+	if n := s.Number("SELECT COUNT(*) FROM " + table + " WHERE version = 1 AND attempts = 0 AND action_time = due_time"); n != 1 {
+		t.Error("the task was not rescheduled")
+	}
+}
+
 // Adds of one biz_id behind one that the server refuses wait as those of other fates do.
 func TestAnAddBehindOneThatTheServerRefusesWaits(t *testing.T) {
 	t.Parallel()

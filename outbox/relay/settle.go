@@ -36,7 +36,7 @@ func (t *turn) settle(got landing) {
 				"error", result.Err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
 		default: // a delivery is under way, or a lock is held
 			t.block(row)
-			t.meet(row, result.Fate)
+			t.meet(row, result)
 			if result.Fate != outbox.InDelivery {
 				t.limit.Of(t.cfg.Logger, "failed "+t.outbox.Name).Warn("rows of an outbox can't be moved now: they are tried again",
 					"error", result.Err, "outbox", t.outbox.Name)
@@ -47,12 +47,12 @@ func (t *turn) settle(got landing) {
 }
 
 // meet notes that a row met a delivery or a lock. Most end in a moment; the others are tried less and less often.
-func (t *turn) meet(row outbox.Row, fate outbox.Fate) {
+func (t *turn) meet(row outbox.Row, result outbox.Result) {
 	m := t.met[row.ID]
 	m.next = time.Now().Add(min(laterFirst<<min(m.times, 10), laterPause))
 	m.times++
-	m.delivery = m.delivery || fate == outbox.InDelivery
-	m.lock = m.lock || fate == outbox.Failed
+	m.again = m.again || result.Changed
+	m.lock = m.lock || result.Fate == outbox.Failed
 	t.met[row.ID] = m
 	t.soon(m.next)
 }

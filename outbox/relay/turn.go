@@ -61,10 +61,10 @@ type refusal struct {
 
 // meeting is what a row has met so far.
 type meeting struct {
-	times    int
-	next     time.Time // it is not tried before
-	delivery bool
-	lock     bool
+	times int
+	next  time.Time // it is not tried before
+	again bool      // see outbox.Row
+	lock  bool
 }
 
 // landing is what became of the rows that a lane had in flight.
@@ -213,7 +213,7 @@ func (t *turn) take(row outbox.Row, own *lane) {
 	case l != own && (len(l.parked) > 0 || t.full(l)):
 		l.park(row, t.known)
 	default:
-		row.Again, row.Locked = t.met[row.ID].delivery, t.met[row.ID].lock
+		row.Again, row.Locked = t.met[row.ID].again, t.met[row.ID].lock
 		l.queue = append(l.queue, row)
 		t.hand[row.ID] = true
 		l.bytes += row.Size()
