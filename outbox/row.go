@@ -59,7 +59,7 @@ type Row struct {
 	Read      time.Time     // before it was read, by this process
 	Answered  time.Time     // after that, by this process
 	Again     bool          // it was tried before, met a delivery, and changed other tasks that were pending then
-	Locked    bool          // it was tried before and met a lock, perhaps of another row
+	Locked    bool          // it met a lock when it was tried last, perhaps of another row
 }
 
 // rowBytes is about what a row takes in memory without its texts.

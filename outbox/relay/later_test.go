@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
@@ -157,6 +158,44 @@ func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
 				t.Errorf("versions %d and %d, want 1", a, b)
 			}
 		})
+	}
+}
+
+// A row that a lock holds up counts in the lag while it is aside; one that waits for a delivery, as its policy wants, does not.
+func TestARowThatALockHoldsUpCountsInTheLag(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.Add(1, "x", tocsin.In(day))
+	turn := s.turn()
+	turn.polls(s)
+	l := turn.laneOf(outbox.Row{BizID: 1})
+	for fate, want := range map[outbox.Fate]bool{outbox.InDelivery: false, outbox.Failed: true} {
+		l.flight = l.next()
+		turn.flying++
+		turn.settle(landing{l, []outbox.Result{{Fate: fate, Err: &mysql.MySQLError{Number: 1205}}}})
+		waits := func(when string) {
+			t.Helper()
+			turn.figures(time.Now().Add(time.Minute))
+			if got := testutil.ToFloat64(turn.gauges.lag) >= 60; got != want {
+				t.Errorf("fate %d, %s: counts is %t, want %t", fate, when, got, want)
+			}
+		}
+		waits("when it was tried")
+		m := turn.met[1]
+		m.next = time.Now().Add(time.Hour)
+		turn.met[1] = m
+		if err := turn.again(t.Context()); err != nil || !turn.aside.has(1) {
+			t.Fatal(turn.aside, err)
+		}
+		waits("after it was read again")
+		delete(turn.met, 1)
+		if err := turn.again(t.Context()); err != nil || len(l.queue) != 1 {
+			t.Fatal(l.queue, err)
+		}
+	}
+	l.queue = nil
+	if turn.figures(time.Now().Add(time.Minute)); testutil.ToFloat64(turn.gauges.lag) != 0 {
+		t.Error("counts after it has left")
 	}
 }
 

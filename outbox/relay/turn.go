@@ -39,6 +39,7 @@ type turn struct {
 	hand    map[uint64]bool    // ids of rows in memory, up to their deletion
 	met     map[uint64]meeting // ids of rows that met a delivery or a lock, and have been tried
 	stuck   int                // rows that were set aside, as counted last
+	locked  time.Time          // when the oldest row was made that met a lock and is aside; zero: none is
 	refused []refusal          // to be noted in the outbox
 	done    []outbox.Key       // to be deleted from it
 	landed  chan landing
@@ -64,7 +65,7 @@ type meeting struct {
 	times int
 	next  time.Time // it is not tried before
 	again bool      // see outbox.Row
-	lock  bool
+	lock  bool      // what it met last is a lock
 }
 
 // landing is what became of the rows that a lane had in flight.
@@ -209,7 +210,7 @@ func (t *turn) take(row outbox.Row, own *lane) {
 		t.aside.addNear(row.ID, t.known)
 	case time.Now().Before(t.met[row.ID].next):
 		t.block(row)
-		t.soon(t.met[row.ID].next)
+		t.soon(row)
 	case l != own && (len(l.parked) > 0 || t.full(l)):
 		l.park(row, t.known)
 	default:
