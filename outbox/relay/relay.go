@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -140,6 +141,7 @@ func (r *Relay) open(ctx context.Context) (*tocsin.Client, error) {
 func (r *Relay) claim(identity, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	maps.DeleteFunc(r.names, func(_, of string) bool { return of == name }) // its table may have been replaced
 	if other, taken := r.names[identity]; taken && other != name {
 		return fmt.Errorf("outboxes %s and %s have the same identity: one is a copy of the other; empty the comment of its table and run `tocsin outbox apply`", other, name)
 	}
