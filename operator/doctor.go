@@ -90,7 +90,7 @@ type Examination struct {
 }
 
 // Examine asks all servers and etcd at once, and returns when each has answered or timed out. A check that could not be made says
-// why, and fails, except those of replicas and of paused schedules. The checks come server by server, then biz types, then etcd. It
+// why: it fails if the cluster can't work without what it asked for. The checks come server by server, then biz types, then etcd. It
 // changes nothing that lasts.
 func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 	ownership := node.ByEtcd

@@ -263,10 +263,7 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 			return err
 		}
 	}
-	if len(l.flight) > 0 {
-		return nil
-	}
-	if len(l.queue) == 0 {
+	if len(l.flight) > 0 || len(l.queue) == 0 {
 		return nil
 	}
 	if err := t.confirm(ctx, l); err != nil {
