@@ -69,6 +69,8 @@ func (o OutboxTx) usable(ctx context.Context) error {
 		return err
 	}
 	switch of := o.client.outbox; {
+	case o.exec == nil:
+		return client.Refuse(ErrInvalid, "the transaction is nil: begin one, or use the call without Tx")
 	case of.Table == "":
 		return client.Refuse(ErrOtherServer, "no outbox: %s", client.UseOutbox)
 	case of.Beside != "":

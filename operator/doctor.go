@@ -90,7 +90,7 @@ type Examination struct {
 }
 
 // Examine asks all servers and etcd at once, and returns when each has answered or timed out. A check that could not be made says
-// why, and fails, except those of replicas and of paused schedules. The checks come server by server, then biz types, then etcd. It
+// why: it fails if the cluster can't work without what it asked for. The checks come server by server, then biz types, then etcd. It
 // changes nothing that lasts.
 func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 	ownership := node.ByEtcd
@@ -107,19 +107,17 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 	if !v.ByRows && len(v.Etcd.Endpoints) > 0 {
 		p.etcd, p.identity = v.etcdHealth, v.identity
 	}
-	bounded, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	p.groups, err = v.Nodes(bounded, "")
-	if p.listed = err == nil || len(p.groups) > 0; p.Nodes == 0 { // an error is that of etcd or a server, which has a check
-		for _, g := range p.groups {
-			p.Nodes += len(g.Nodes)
-		}
-	}
+	p.nodes = sync.OnceValues(func() ([]Group, bool) {
+		bounded, cancel := context.WithTimeout(ctx, answerWithin)
+		defer cancel()
+		groups, err := v.Nodes(bounded, "")
+		return groups, err == nil || len(groups) > 0 // an error is that of etcd or a server, which has a check
+	})
 	for i, spec := range client.Specs(v.Tables) {
 		if spec.MaxConns <= 0 {
 			spec.MaxConns = mysql.DefaultMaxConns
 		}
-		p.uses = append(p.uses, serverUse{Name: spec.Name, Tables: len(tables.TablesOf(i)), Conns: spec.MaxConns, Nodes: p.Nodes})
+		p.uses = append(p.uses, serverUse{Name: spec.Name, Tables: len(tables.TablesOf(i)), Conns: spec.MaxConns, Nodes: x.Nodes})
 	}
 	checks := p.examine(ctx)
 	for i, c := range checks {
@@ -162,13 +160,12 @@ type patient struct {
 	open    bool        // nobody owns tables: etcd is not needed
 	uses    []serverUse // in the order of the config
 	servers servers     // by index in uses
-	groups  []Group     // the live nodes
-	listed  bool        // groups are known
 
+	nodes    func() (groups []Group, listed bool)             // the live nodes, read once; not listed: not known
 	types    func(context.Context) ([]biztype.Policy, error)  // reads the stored policies
 	paused   func(context.Context) ([]string, error)          // reads the names of the paused schedules; nil: not asked
 	etcd     func(context.Context) (is string, err error)     // asks etcd; nil: the config names none
-	identity func(context.Context) (id string, refused error) // of the databases, and whether etcd has bound the cluster to another; called when etcd has answered
+	identity func(context.Context) (id string, refused error) // of the databases, and whether etcd has bound the cluster to another
 	timeout  time.Duration                                    // of each question
 }
 
@@ -185,7 +182,17 @@ func (p patient) examine(ctx context.Context) []Check {
 	servers := make([][]Check, len(p.uses))
 	facts := make([]store.Facts, len(p.uses))
 	var types, schedules, etcd []Check
+	var id string
+	var refused error
 	var all sync.WaitGroup
+	all.Go(func() { p.nodes() })
+	if p.identity != nil {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, p.timeout)
+			defer cancel()
+			id, refused = p.identity(ctx)
+		})
+	}
 	for i := range p.uses {
 		all.Go(func() { servers[i], facts[i] = p.server(ctx, i) })
 	}
@@ -198,7 +205,7 @@ func (p patient) examine(ctx context.Context) []Check {
 	all.Go(func() { etcd = p.askEtcd(ctx) })
 	all.Wait()
 	answered := slices.ContainsFunc(servers, func(checks []Check) bool { return checks[0].Level != Fail })
-	return slices.Concat(slices.Concat(servers...), same(p.uses, facts), schemas(facts), types, schedules, etcd, p.compareIdentity(ctx, etcd, answered))
+	return slices.Concat(slices.Concat(servers...), same(p.uses, facts), schemas(facts), types, schedules, etcd, p.compareIdentity(etcd, answered, id, refused))
 }
 
 // server examines one server. If it can't be asked, that is the one check, and the facts are zero.
@@ -212,10 +219,15 @@ func (p patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
 		return of(subject, unreachable(err, p.uses[i], p.servers.Sightings(ctx, i))), store.Facts{}
 	}
 	seen := p.servers.Sightings(ctx, i)
+	use, tried := p.uses[i], append([]Check{layout(p.servers.Check(ctx, i), p.uses[i].Tables)}, p.trials(whole, i)...)
+	if groups, _ := p.nodes(); use.Nodes == 0 { // last: another server may keep them from being known for long
+		for _, g := range groups {
+			use.Nodes += len(g.Nodes)
+		}
+	}
 	checks := append([]Check{good("reachable", "answers in %s", facts.Clock.RoundTrip.Round(10*time.Microsecond))}, addresses(seen)...)
-	checks = append(append(checks, settings(facts, p.uses[i])...), standby(facts, seen)...)
-	checks = append(checks, layout(p.servers.Check(ctx, i), p.uses[i].Tables))
-	return of(subject, append(checks, p.trials(whole, i)...)...), facts
+	checks = append(append(checks, settings(facts, use)...), standby(facts, seen)...)
+	return of(subject, append(checks, tried...)...), facts
 }
 
 // layout judges what the server's databases say of themselves.
@@ -267,9 +279,9 @@ func (p patient) askEtcd(ctx context.Context) []Check {
 	return of("etcd", good(name, "%s", is))
 }
 
-// compareIdentity asks whether etcd has bound the cluster to these databases, if both answer. It takes the checks of etcd, and
-// whether any server answered.
-func (p patient) compareIdentity(ctx context.Context, etcd []Check, answered bool) []Check {
+// compareIdentity judges whether etcd has bound the cluster to these databases, if both answer. It takes the checks of etcd,
+// whether any server answered, and what identity returned.
+func (p patient) compareIdentity(etcd []Check, answered bool, id string, refused error) []Check {
 	const name = "identity"
 	if p.identity == nil || Worst(etcd) >= Fail {
 		return nil
@@ -277,9 +289,7 @@ func (p patient) compareIdentity(ctx context.Context, etcd []Check, answered boo
 	if !answered {
 		return of("etcd", bad(Warn, name, "not compared with the databases: no server can be reached", "make the servers reachable first"))
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
-	switch id, refused := p.identity(ctx); {
+	switch {
 	case refused != nil:
 		return of("etcd", bad(Fail, name, refused.Error(), "do what it says: no node starts with this config"))
 	case id == "":

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -42,6 +43,7 @@ func well(w ward) patient {
 		uses: []serverUse{{Name: "db1", Tables: 512, Conns: 32}, {Name: "db2", Tables: 512, Conns: 32}}, servers: w, timeout: answerWithin,
 		types: func(context.Context) ([]biztype.Policy, error) { return []biztype.Policy{{Name: "a"}}, nil },
 		etcd:  func(context.Context) (string, error) { return "1 member", nil },
+		nodes: func() ([]Group, bool) { return nil, true },
 	}
 }
 
@@ -104,6 +106,30 @@ var examinations = map[string]struct {
 		},
 		want: []string{"fail biz types: stored: no table", "fail etcd: health: silence"},
 	},
+}
+
+// A server that never answers keeps nodes of the node tables, and the databases' identity, from being known for as long as it is waited
+// for: all of that is asked at once.
+func TestAllIsAskedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := well(ward{1: {}})
+		slow := func() { time.Sleep(answerWithin) }
+		p.nodes = func() ([]Group, bool) { slow(); return []Group{handling("n", "orders", "a")}, true }
+		p.identity = func(context.Context) (string, error) { slow(); return "x", nil }
+		p.Sinks = func(ctx context.Context, _ biztype.Policy) error { return ctx.Err() }
+		p.types = func(ctx context.Context) ([]biztype.Policy, error) {
+			return []biztype.Policy{{Name: "a", Group: "orders", Sink: &biztype.Sink{}}}, nil
+		}
+		begin := time.Now()
+		got := complaints(p.examine(t.Context()))
+		if want := []string{"fail server db1: reachable: context deadline exceeded"}; !slices.Equal(got, want) {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
+		if took := time.Since(begin); took > answerWithin {
+			t.Errorf("took %s", took)
+		}
+	})
 }
 
 func TestExamine(t *testing.T) {

@@ -16,13 +16,14 @@ import (
 
 // bizTypes judges the stored policies, and whether the nodes deliver what they name.
 func (p patient) bizTypes(ctx context.Context) []Check {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	bounded, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	policies, err := p.types(ctx)
+	policies, err := p.types(bounded)
 	checks := []Check{storedTypes(policies, err)}
-	var groups []Group
-	if p.listed && err == nil { // if not listed, the check of etcd, or of the servers, says why
-		groups = p.groups
+	groups, listed := p.nodes()
+	if !listed || err != nil {
+		groups = nil // the check of etcd, or of the servers, says why
+	} else {
 		checks = append(append(checks, delivered(policies, groups)...), idleHandlers(policies, groups)...)
 	}
 	checks = append(append(checks, p.secrets(policies, groups)...), p.sinks(ctx, policies, groups)...)
@@ -252,6 +253,8 @@ func (p patient) sinks(ctx context.Context, policies []biztype.Policy, groups []
 			}
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
 	errs := make([]error, len(ways))
 	var all errgroup.Group
 	all.SetLimit(sinksAtOnce)

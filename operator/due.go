@@ -80,7 +80,7 @@ func (f *facts) typeOf(a *Answer) {
 // newer explains a payload that no node of the group reads.
 func (f *facts) newer(a *Answer) {
 	version := f.Task.PayloadVersion
-	if version <= 1 || unhandled(f.policy()) || f.NoEtcd != nil {
+	if version <= 1 || unhandled(f.policy()) || !f.Group.Known {
 		return
 	}
 	var known []string
@@ -125,9 +125,9 @@ func (f *facts) ownerless(a *Answer) {
 	last := f.report(g.Last)
 	switch owner := f.node(g.Owner); {
 	case last != nil && g.Owner == "": // what it says of itself follows
-	case f.NoEtcd != nil && !g.Open && g.Name != "":
+	case !g.Known && !g.Open && g.Name != "":
 		f.withoutEtcd(a)
-	case f.NoEtcd != nil || g.Name == "":
+	case !g.Known || g.Name == "":
 	case len(g.Nodes) == 0:
 		a.set(StateNoOwner, "group %s has no node%s: start one", g.Name, f.last())
 	case owner == nil && g.Open:

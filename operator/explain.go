@@ -252,7 +252,7 @@ func (a *Answer) also(format string, args ...any) {
 }
 
 func (a *Answer) notAsked(what string, err error) {
-	a.Unasked = append(a.Unasked, what+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	a.Unasked = append(a.Unasked, what+": "+OneLine(err))
 }
 
 // timeText is how a time stands in a sentence: UTC, as in the tables.

@@ -23,7 +23,7 @@ func due() facts {
 		JobID: 513, Now: now, Grace: time.Minute, Server: taskServer{Name: "db1", Table: "toc_0.task_0001", Database: "toc_0"},
 		Task:     &tocsin.Info{JobID: 513, BizType: "order.close", ActionTime: now.Add(-time.Second), DueTime: now.Add(-time.Second)},
 		Policies: []biztype.Stored{{Policy: biztype.Policy{Name: "order.close", Number: 1, Group: "orders"}}},
-		Group: taskGroup{Name: "orders", Owner: "host-a", Nodes: []assign.NodeState{
+		Group: taskGroup{Name: "orders", Known: true, Owner: "host-a", Nodes: []assign.NodeState{
 			{ID: "host-a", Info: assign.NodeInfo{Types: []string{"order.close"}}}, {ID: "host-b", Info: assign.NodeInfo{Types: []string{"order.close"}}},
 		}},
 		Pages: []statusPage{{Node: "host-a", Address: "a:1", Report: &node.Report{
@@ -95,6 +95,15 @@ var explanations = map[string]struct {
 		[]string{"an earlier delivery of it in host-a is over its time-out"}},
 	"no owner among two nodes": {func(f *facts, _ *node.Report) { f.Group.Owner, f.Group.Last = "", "host-c" }, StateNoOwner,
 		[]string{"no node owns its table; host-c took the table last", "group orders has 2 nodes"}},
+	"another server is away, and the nodes lack its secret": {func(f *facts, _ *node.Report) {
+		f.Group.Open, f.NoEtcd, f.Policies[0].Webhook = true, errors.New("db2 is away"), &biztype.Webhook{}
+		for i := range f.Group.Nodes {
+			f.Group.Nodes[i].Info = assign.NodeInfo{Lacks: map[string]string{"order.close": "no secret"}}
+		}
+	}, StateNoSecret, []string{"host-a, which looks at its table first, can't deliver it (no secret)", "not asked: the node tables: db2 is away"}},
+	"its own server says nothing of the nodes": {func(f *facts, r *node.Report) {
+		f.Group, f.NoEtcd, r.Node = taskGroup{Name: "orders", Open: true}, errors.New("db1 is away"), "host-x"
+	}, StateDue, []string{"not asked: the node tables: db1 is away"}},
 	"nobody looks at its table": {func(f *facts, _ *node.Report) { f.Group.Owner, f.Group.Open = "", true }, StateNoOwner,
 		[]string{"no node of group orders has been seen in toc_0"}},
 	"another node answers at the address": {func(_ *facts, r *node.Report) { r.Node = "host-x" }, StateDue,

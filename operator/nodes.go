@@ -50,7 +50,7 @@ type AskedNode struct {
 // names what could not be read.
 func (v View) Nodes(ctx context.Context, only string) ([]Group, error) {
 	if v.ByRows {
-		groups, _, err := v.present(ctx, only)
+		groups, _, _, err := v.present(ctx, only)
 		return groups, err
 	}
 	groups := []Group{}
@@ -76,7 +76,7 @@ func (v View) Nodes(ctx context.Context, only string) ([]Group, error) {
 // names what could not be read.
 func (v View) Owners(ctx context.Context) (map[string][]string, error) {
 	if v.ByRows {
-		_, firsts, err := v.present(ctx, "")
+		_, firsts, _, err := v.present(ctx, "")
 		return firsts, err
 	}
 	owners := map[string][]string{}
@@ -94,20 +94,24 @@ func (v View) Owners(ctx context.Context) (map[string][]string, error) {
 }
 
 // present reads the node tables of all servers at once, if nobody owns tables: the nodes of one group, or of all if only is "", and
-// by group which node looks at each table first. The error names what could not be read.
-func (v View) present(ctx context.Context, only string) (groups []Group, firsts map[string][]string, err error) {
+// by group which node looks at each table first. The error names what could not be read; read holds the servers that could.
+func (v View) present(ctx context.Context, only string) (groups []Group, firsts map[string][]string, read map[int]bool, err error) {
 	db, err := store.Open(v.Tables)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	seen, errs := make([][]store.Attendee, len(db.Servers())), make([]error, len(db.Servers()))
 	store.EachServer(len(errs), func(server int) { seen[server], errs[server] = db.Attending(ctx, server, assign.GoneAfter) })
+	read = map[int]bool{}
+	for server, err := range errs {
+		read[server] = err == nil
+	}
 	nodes, err := assign.PresentNodes(v.Tables.Layout, slices.Concat(seen...)), errors.Join(errs...)
 	if len(nodes) == 0 && err != nil {
-		return nil, nil, err
+		return nil, nil, read, err
 	}
 	groups, firsts = []Group{}, map[string][]string{}
 	for _, n := range nodes { // of a group one after another
@@ -126,7 +130,7 @@ func (v View) present(ctx context.Context, only string) (groups []Group, firsts 
 		g := &groups[len(groups)-1]
 		g.Nodes = append(g.Nodes, n.NodeState)
 	}
-	return groups, firsts, err
+	return groups, firsts, read, err
 }
 
 // List reads the nodes, MySQL and the status pages at ask. An error beside a result says what could not be read.

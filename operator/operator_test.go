@@ -11,6 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
@@ -212,6 +214,34 @@ func TestWhatCannotBeDoneIsSaid(t *testing.T) {
 	if o, err := operator.Open(t.Context(), cfg); err == nil {
 		t.Error("a cluster that is not the config's is opened: ", o.Close())
 	}
+}
+
+// A server that does not answer is asked once, not for each 64 tables and each status: each question may take as long as the read time-out.
+func TestAServerThatDoesNotAnswerIsNotCountedOn(t *testing.T) {
+	t.Parallel()
+	proxy, dsn := devtest.NewProxy(t, devtest.DSN(t))
+	layout := tocsin.Layout{Databases: 1, Tables: 65, Prefix: devtest.Prefix(t)}
+	cfg := tocsin.Config{Layout: layout, Cluster: layout.Prefix, Servers: []tocsin.Server{{Name: "db1", DSN: dsn}}}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: cfg.Cluster}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := operator.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	counted := func(what string, stats func() error) {
+		before := proxy.Breaks()
+		if err := stats(); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+		if n := proxy.Breaks() - before; n != 1 {
+			t.Errorf("%s: asked %d times", what, n)
+		}
+	}
+	proxy.BreakAt("counts */", true, 100)
+	counted("all", func() error { _, err := o.Stats(t.Context(), nil); return err })
+	counted("some", func() error { _, _, err := o.StatsUpTo(t.Context(), tocsin.Pending, tocsin.Dead); return err })
 }
 
 func TestPagesHoldEachTaskOnce(t *testing.T) {

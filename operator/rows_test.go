@@ -86,4 +86,21 @@ func TestAServerThatIsAwayHidesNoNodes(t *testing.T) {
 	if err != nil || !slices.ContainsFunc(checks, func(c operator.Check) bool { return c.Name == "delivered" && c.Level == operator.OK }) {
 		t.Errorf("doctor: %+v, %v", checks, err)
 	}
+	db, err := store.Open(v.Tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Attend(t.Context(), 0, "orders", "n-1", `{"lacks": {"order.close": "no handler"}}`); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err = v.Why(t.Context(), added.JobID, nil, nil); err != nil || answer.State != operator.StateNoHandler {
+		t.Errorf("why, without a handler: %+v, %v", answer, err)
+	}
+	if err := db.Depart(t.Context(), 0, "orders", "n-1"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err = v.Why(t.Context(), added.JobID, nil, nil); err != nil || answer.State != operator.StateNoOwner {
+		t.Errorf("why, without a node: %+v, %v", answer, err)
+	}
 }

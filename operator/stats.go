@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -73,6 +74,9 @@ func (o *Operator) stats(ctx context.Context, progress func(tables int), count f
 			mu.Unlock()
 			if progress != nil {
 				progress(len(tables))
+			}
+			if mysql.Unanswered(err) {
+				return err
 			}
 			return nil
 		})

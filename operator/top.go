@@ -162,7 +162,7 @@ func (v *Activity) add(types map[string]*typeSum, was, is nodeSample) {
 		Open: is.Open, Unsettled: is.Unsettled, Oldest: is.Oldest.Seconds(),
 	}
 	if is.Err != nil {
-		n.Error = is.Err.Error()
+		n.Error = OneLine(is.Err)
 	}
 	seconds := is.At.Sub(was.At).Seconds()
 	same := is.Err == nil && was.Err == nil && was.Node == is.Node && !was.At.IsZero() && seconds > 0

@@ -214,15 +214,16 @@ func (q *inquiry) group(ctx context.Context) []assign.NodeState {
 func (q *inquiry) asRegistered(ctx context.Context) (groups []Group, owners map[string][]string) {
 	ctx, cancel := context.WithTimeout(ctx, factWithin)
 	defer cancel()
-	if q.ByRows { // what one server says of the nodes stands for all
-		groups, owners, q.facts.NoEtcd = q.present(ctx, q.facts.Group.Name)
+	if q.ByRows { // each node writes into every database: the task's server knows all that may have it
+		groups, owners, read, err := q.present(ctx, q.facts.Group.Name)
+		q.facts.NoEtcd, q.facts.Group.Known = err, read[q.server]
 		return groups, owners
 	}
 	groups, err := q.Nodes(ctx, q.facts.Group.Name)
 	if err == nil {
 		owners, err = q.Owners(ctx)
 	}
-	q.facts.NoEtcd = err
+	q.facts.NoEtcd, q.facts.Group.Known = err, err == nil
 	return groups, owners
 }
 

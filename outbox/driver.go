@@ -70,9 +70,10 @@ type Conn interface {
 const PageBytes = 2 << 20
 
 // Full reports whether a List, or a Read without a skip, ended at its bounds, so that more rows may follow.
-func Full(rows []Row, limit int) bool { return len(rows) >= limit || size(rows) >= PageBytes }
+func Full(rows []Row, limit int) bool { return len(rows) >= limit || Size(rows) >= PageBytes }
 
-func size(rows []Row) (n int) {
+// Size returns about how many bytes rows take in memory.
+func Size(rows []Row) (n int) {
 	for i := range rows {
 		n += rows[i].Size()
 	}

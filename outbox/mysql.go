@@ -77,20 +77,33 @@ func (o *onMySQL) Drop(ctx context.Context, ids []uint64, all bool) (int, error)
 	return o.change(ctx, "drop rows of", dropSQL, ids, all)
 }
 
-func (o *onMySQL) change(ctx context.Context, tried, statement string, ids []uint64, all bool) (int, error) {
-	where := list(ids)
-	if all {
-		where = ranges([]Range{{0, 1<<64 - 1}})
-	}
-	var n int64
-	err := mysql.Retry(ctx, func() error {
-		res, err := o.server.DB.ExecContext(ctx, o.render(statement, where))
-		if err == nil {
-			n, err = res.RowsAffected()
+// change changes rows by their ids: over a range it would wait for the rows of open transactions.
+func (o *onMySQL) change(ctx context.Context, tried, statement string, ids []uint64, all bool) (n int, err error) {
+	for first := uint64(0); ; {
+		var rows []Row
+		if all {
+			if rows, err = o.read(ctx, o.server.DB, ranges([]Range{{first, math.MaxUint64}})+stuckSQL, rangesAtOnce, nil); err != nil {
+				return n, o.wrap("read", err)
+			}
+			ids = nil
+			for _, row := range rows {
+				ids = append(ids, row.ID)
+			}
 		}
-		return err
-	})
-	return int(n), o.wrap(tried, err)
+		var some int64
+		err = mysql.Retry(ctx, func() error {
+			res, err := o.server.DB.ExecContext(ctx, o.render(statement, list(ids)))
+			if err == nil {
+				some, err = res.RowsAffected()
+			}
+			return err
+		})
+		n += int(some)
+		if err != nil || !Full(rows, rangesAtOnce) {
+			return n, o.wrap(tried, err)
+		}
+		first = rows[len(rows)-1].ID + 1
+	}
 }
 
 // identity reads the identity.

@@ -17,7 +17,7 @@ const WaitTimeout = 10 * time.Second
 
 // Config says where an outbox is.
 type Config struct {
-	Name  string      // in logs and metrics, as name.Check wants it; "": the table
+	Name  string      // in logs and metrics, one line of text; "": the table
 	DSN   string      // of the business server, as in tocsin.Server; a database in it is ignored. PostgreSQL: a URL, postgres://user:password@host/database
 	TLS   *tls.Config `json:"-"` // overrides the DSN; nil: the DSN decides
 	Table string      // database.table; in PostgreSQL schema.table

@@ -58,8 +58,8 @@ type Row struct {
 	Age       time.Duration // since Created when it was read, by the outbox's server
 	Read      time.Time     // before it was read, by this process
 	Answered  time.Time     // after that, by this process
-	Again     bool          // it was tried before and met a delivery: what was pending then is changed
-	Locked    bool          // it was tried before and met a lock, perhaps of another row
+	Again     bool          // it was tried before, met a delivery, and changed other tasks that were pending then
+	Locked    bool          // it met a lock when it was tried last, perhaps of another row
 }
 
 // rowBytes is about what a row takes in memory without its texts.
@@ -141,8 +141,9 @@ const (
 
 // Result is the fate of one row. Err is nil if it was moved.
 type Result struct {
-	Fate Fate
-	Err  error
+	Fate    Fate
+	Err     error
+	Changed bool // of InDelivery: tasks that were pending are changed
 }
 
 // tableForm is a name, with its database or without.

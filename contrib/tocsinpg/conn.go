@@ -189,6 +189,7 @@ func scan(found pgx.Rows) (r outbox.Row, err error) {
 	if err != nil {
 		return r, err
 	}
+	age = max(age, -1000*outbox.MaxDelay) // of a row that was made centuries ahead: no Duration
 	r.ID, r.Created, r.Age = uint64(id), r.Created.UTC(), time.Duration(age)*time.Microsecond
 	r.BizID, _ = strconv.ParseUint(bizID, 10, 64) // 0 is refused, without a key
 	r.Place()

@@ -57,6 +57,20 @@ func TestRowsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
+// The age of a row that was made centuries ahead is no time.Duration. The row is as wrong as one with such a delay, and not due at once.
+func TestARowThatWasMadeCenturiesAheadIsSetAside(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for i, year := range []string{"2200", "2400", "2700", "9998"} {
+		s.Exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms, created) VALUES ('order.close', $1, 1, CAST($2 AS timestamptz))", i+1, year+"-01-01")
+	}
+	var log devtest.Log
+	s.relay(s.config(&log))
+	s.Await("the rows to be set aside", func() bool {
+		return s.Number("SELECT count(*) FROM tocsin_outbox WHERE last_error LIKE 'action time%'") == 4
+	})
+}
+
 // Large rows end a page before it has as many as asked for.
 func TestAPageEndsBeforeItIsTooLarge(t *testing.T) {
 	t.Parallel()

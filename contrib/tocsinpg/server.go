@@ -50,14 +50,14 @@ func (s *server) connect(ctx context.Context) (*conn, error) {
 
 // List returns rows with ids above after, at most limit: all, or those that were set aside.
 func (s *server) List(ctx context.Context, after uint64, limit int, stuck bool) ([]outbox.Row, error) {
+	if after >= math.MaxInt64 {
+		return nil, nil
+	}
 	c, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	if after >= math.MaxInt64 {
-		return nil, nil
-	}
 	condition := ""
 	if stuck {
 		condition = stuckSQL

@@ -64,6 +64,20 @@ func TestTransactionsOfPgx(t *testing.T) {
 	}
 }
 
+// As after a Begin whose error was ignored.
+func TestATransactionThatIsNilIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for name, tx := range map[string]tocsin.OutboxTx{"of pgx": tocsinpg.In(s.Client, nil), "of a driver": s.Client.OutboxTx(nil)} {
+		if _, err := tx.Add(t.Context(), closeOrder.New(1, "a", tocsin.In(day))); !errors.Is(err, tocsin.ErrInvalid) {
+			t.Errorf("%s: Add: %v", name, err)
+		}
+		if _, err := tx.Cancel(t.Context(), closeOrder.Of(1)); !errors.Is(err, tocsin.ErrInvalid) {
+			t.Errorf("%s: Cancel: %v", name, err)
+		}
+	}
+}
+
 // What is refused is refused before a statement, which would end the transaction.
 func TestARefusalLeavesTheTransactionUsable(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,11 @@ func (c *Client) Move(ctx context.Context, identity string, rows []outbox.Row) [
 	}
 	var all sync.WaitGroup
 	all.Go(func() {
-		atOnce(changesAtOnce, changes, func(i int) { m.results[i] = fateOf(m.change(ctx, rows[i])) })
+		atOnce(changesAtOnce, changes, func(i int) {
+			changed, err := m.change(ctx, rows[i])
+			m.results[i] = fateOf(err)
+			m.results[i].Changed = changed
+		})
 	})
 	m.add(ctx, rows, adds)
 	all.Wait()
@@ -231,17 +235,17 @@ func (m *move) store(ctx context.Context, s *server, f *facts, rows []*Row) {
 	}
 }
 
-// change cancels or reschedules, in a transaction with the ledger.
-func (m *move) change(ctx context.Context, r outbox.Row) error {
+// change cancels or reschedules, in a transaction with the ledger. changed reports, beside ErrInDelivery, whether it changed other tasks.
+func (m *move) change(ctx context.Context, r outbox.Row) (changed bool, err error) {
 	c := m.client
 	s, f, err := m.server(ctx, r.BizID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	ref := Ref{BizType: r.BizType, BizID: r.BizID, BizKey: r.BizKey}
 	ch, err := c.change(ctx, r.Op, ref, m.when(r, f))
 	if err != nil {
-		return err
+		return false, err
 	}
 	if r.Again && r.Op == outbox.Reschedule {
 		ch.unless, ch.but = notYetSQL, ch.set[:2]
@@ -255,29 +259,30 @@ func (m *move) change(ctx context.Context, r outbox.Row) error {
 			if err := s.admit(ctx, conn, c.layout.DatabaseOf(ch.table)); err != nil {
 				return err
 			}
-			busy, err = m.apply(ctx, conn, l, note, ch)
+			busy, changed, err = m.apply(ctx, conn, l, note, ch)
 			return err
 		})
 	})
 	switch {
 	case err == nil && busy:
-		return ErrInDelivery
+		return changed, ErrInDelivery
 	case errors.Is(err, errMovedBefore), err == nil:
-		return nil
+		return false, nil
 	case errors.Is(err, errElsewhere):
-		return Refuse(ErrLayout, "%s takes no tasks: its database is retired, held or not that of cluster %q", c.Where(ch.table), c.want.Cluster)
+		return false, Refuse(ErrLayout, "%s takes no tasks: its database is retired, held or not that of cluster %q", c.Where(ch.table), c.want.Cluster)
 	}
-	return fmt.Errorf("%s in %s: %w", ch.verb, c.Where(ch.table), outage(err))
+	return false, fmt.Errorf("%s in %s: %w", ch.verb, c.Where(ch.table), outage(err))
 }
 
 // apply writes the ledger and makes the change. While a task of a strict biz type is in delivery, which may end in a retry, the
 // row has to be tried again: then what is pending is changed now, and the ledger does not keep the row. busy reports that.
-func (m *move) apply(ctx context.Context, conn *sql.Conn, l *ledger, note *Row, ch change) (busy bool, err error) {
+func (m *move) apply(ctx context.Context, conn *sql.Conn, l *ledger, note *Row, ch change) (busy, changed bool, err error) {
 	if err := l.insert(ctx, conn, note); err != nil {
-		return false, err
+		return false, false, err
 	}
-	if _, err := m.client.apply(ctx, conn, ch); !errors.Is(err, ErrInDelivery) {
-		return false, err
+	done, err := m.client.apply(ctx, conn, ch)
+	if !errors.Is(err, ErrInDelivery) {
+		return false, false, err
 	}
-	return true, l.remove(ctx, conn, note)
+	return true, done.Changed > 0, l.remove(ctx, conn, note)
 }

@@ -95,6 +95,9 @@ func (s *Store) CountsUpTo(ctx context.Context, server int, tables []int, most i
 				more = append(more, status)
 			}
 		}
+		if mysql.Unanswered(err) {
+			break // nor are the next ones answered
+		}
 	}
 	return all, more, Join(errs...)
 }

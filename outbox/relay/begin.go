@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin/outbox"
@@ -62,9 +63,11 @@ func (t *turn) void(ctx context.Context) {
 	t.settled.Store(0)
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
+	var all sync.WaitGroup
 	for database := range t.cfg.Tables.Layout.Databases {
-		_ = t.tasks.NoteSettled(ctx, t.session.Identity, database, 0, false) // see above
+		all.Go(func() { _ = t.tasks.NoteSettled(ctx, t.session.Identity, database, 0, false) }) // see above
 	}
+	all.Wait()
 }
 
 // noteGone notes which ids have no rows any more, after all were read. For later turns it stores how far these ids go

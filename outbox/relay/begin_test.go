@@ -294,6 +294,37 @@ func (m *slowNotes) NoteSettled(ctx context.Context, identity string, database i
 	return m.Mover.NoteSettled(ctx, identity, database, id, anew)
 }
 
+// A database that hangs keeps no other from noting that the outbox has given ids again.
+func TestADatabaseThatHangsHidesNoVoid(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	turn := s.turn()
+	noted := map[int]bool{}
+	turn.tasks = hangs{patient{turn.tasks}, func(database int) { noted[database] = true }}
+	turn.void(t.Context())
+	if !noted[1] || noted[0] {
+		t.Errorf("noted in %v", noted)
+	}
+}
+
+// hangs has a database 0 that does not answer, and tells of the notes in the others.
+type hangs struct {
+	Mover
+	noted func(database int)
+}
+
+func (m hangs) NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error {
+	if database == 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.noted(database)
+	return m.Mover.NoteSettled(ctx, identity, database, id, anew)
+}
+
 // A turn begins although no database of the tasks answers.
 func TestATurnBeginsWithoutTheDatabasesOfTheTasks(t *testing.T) {
 	t.Parallel()

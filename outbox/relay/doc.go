@@ -5,8 +5,8 @@
 //	                  |  \--parked: ranges of ids, while its database is away or its queue is full
 //	                  \--aside: rows that can't be moved, and what follows them of the same biz_id
 //
-// A turn is the time for which one process holds the lock of an outbox. It begins without knowledge of the outbox, and
-// follows these rules:
+// A turn is the time for which one process holds the lock of an outbox. It begins at the id that an earlier
+// turn has noted, below which all rows are gone, or at the first one, and follows these rules:
 //
 //   - No gap between ids is assumed to be empty, since a transaction may stay open for minutes. Each poll reads, as one
 //     snapshot, all gaps and what is above them. Writers lock their own row first and write the outbox last, so a reader

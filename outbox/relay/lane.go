@@ -98,13 +98,7 @@ func (t *turn) short() bool { return t.memory.Load() >= allBytes }
 
 // weigh counts the bytes of a lane's rows in memory, after some have left.
 func (l *lane) weigh() {
-	l.bytes = 0
-	for i := range l.queue {
-		l.bytes += l.queue[i].Size()
-	}
-	for i := range l.flight {
-		l.bytes += l.flight[i].Size()
-	}
+	l.bytes = outbox.Size(l.queue) + outbox.Size(l.flight)
 }
 
 // weigh adds up the bytes of all lanes.

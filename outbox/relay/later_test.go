@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
@@ -157,6 +158,82 @@ func TestARescheduleThatMeetsADeliveryRaisesTheVersionOnce(t *testing.T) {
 				t.Errorf("versions %d and %d, want 1", a, b)
 			}
 		})
+	}
+}
+
+// A row that a lock holds up counts in the lag while it is aside; one that waits for a delivery, as its policy wants, does not.
+func TestARowThatALockHoldsUpCountsInTheLag(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.Add(1, "x", tocsin.In(day))
+	turn := s.turn()
+	turn.polls(s)
+	l := turn.laneOf(outbox.Row{BizID: 1})
+	for fate, want := range map[outbox.Fate]bool{outbox.InDelivery: false, outbox.Failed: true} {
+		l.flight = l.next()
+		turn.flying++
+		turn.settle(landing{l, []outbox.Result{{Fate: fate, Err: &mysql.MySQLError{Number: 1205}}}})
+		waits := func(when string) {
+			t.Helper()
+			turn.figures(time.Now().Add(time.Minute))
+			if got := testutil.ToFloat64(turn.gauges.lag) >= 60; got != want {
+				t.Errorf("fate %d, %s: counts is %t, want %t", fate, when, got, want)
+			}
+		}
+		waits("when it was tried")
+		m := turn.met[1]
+		m.next = time.Now().Add(time.Hour)
+		turn.met[1] = m
+		if err := turn.again(t.Context()); err != nil || !turn.aside.has(1) {
+			t.Fatal(turn.aside, err)
+		}
+		waits("after it was read again")
+		delete(turn.met, 1)
+		if err := turn.again(t.Context()); err != nil || len(l.queue) != 1 {
+			t.Fatal(l.queue, err)
+		}
+	}
+	l.queue = nil
+	if turn.figures(time.Now().Add(time.Minute)); testutil.ToFloat64(turn.gauges.lag) != 0 {
+		t.Error("counts after it has left")
+	}
+}
+
+// meets counts the rows that met a delivery.
+type meets struct {
+	Mover
+	deliveries atomic.Int64
+}
+
+func (m *meets) Move(ctx context.Context, identity string, rows []outbox.Row) []outbox.Result {
+	results := m.Mover.Move(ctx, identity, rows)
+	for _, result := range results {
+		if result.Fate == outbox.InDelivery {
+			m.deliveries.Add(1)
+		}
+	}
+	return results
+}
+
+// A task that has the new time all along, and was in delivery at first, is rescheduled all the same: its attempts begin anew.
+func TestARescheduleToTheSameTimeTakesEffectAfterTheDelivery(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.strict()
+	turn, met := s.turn(), &meets{Mover: client.MoverOf(s.Client)}
+	turn.tasks = met
+	s.Run(func(ctx context.Context) { _ = turn.run(ctx) })
+	when := tocsin.At(time.Now().Add(day))
+	s.Add(1, "a", when)
+	s.Want(1, "a pending")
+	table := s.Config.Layout.Table(s.Config.Layout.TableOf(1))
+	s.Exec("UPDATE " + table + " SET status = 1, action_time = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR, claimed_by = 'node'")
+	s.Reschedule(1, when)
+	s.Await("the row to meet the delivery", func() bool { return met.deliveries.Load() > 0 })
+	s.Exec("UPDATE " + table + " SET status = 0, attempts = 1, claimed_by = ''")
+	s.Rows(0)
+	if n := s.Number("SELECT COUNT(*) FROM " + table + " WHERE version = 1 AND attempts = 0 AND action_time = due_time"); n != 1 {
+		t.Error("the task was not rescheduled")
 	}
 }
 

@@ -18,7 +18,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	return &metrics{
 		active: gauge("active", "1 if this process moves the rows of the outbox, else 0."),
-		lag:    gauge("lag_seconds", "Age of the oldest row that waits to be moved, without rows that were set aside; 0 if none waits, or another process is active."),
+		lag:    gauge("lag_seconds", "Age of the oldest row that waits to be moved, without rows that wait for an operator or for the end of a delivery; 0 if none waits, or another process is active."),
 		stuck:  gauge("stuck", "Rows that were set aside and wait for an operator; 0 if another process is active."),
 		moved: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "tocsin", Subsystem: "relay", Name: "moved_total", Help: "Rows that were moved from the outbox.",

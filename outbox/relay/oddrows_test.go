@@ -76,20 +76,24 @@ func TestRowsOfProgramsThatCheckNothing(t *testing.T) {
 	}
 }
 
-// An operator's list of ids means these ids alone.
+// An operator's list of ids means these ids alone. Nothing waits for a service's transaction that is open.
 func TestOperatorsChangeTheRowsThatTheyName(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.put(5, "no room")
 	s.put(6, "no room")
 	s.Exec("UPDATE {outbox} SET id = 0 WHERE id = 6")
+	open := s.Begin()
+	if err := s.AddTx(open, 8, "x", tocsin.In(day)); err != nil {
+		t.Fatal(err)
+	}
 	from := s.Outbox()
 	for _, ids := range [][]uint64{nil, {4}} {
 		if n, err := from.Drop(t.Context(), ids, false); n != 0 || err != nil {
 			t.Errorf("%d dropped, %v", n, err)
 		}
 	}
-	if n, err := from.Retry(t.Context(), []uint64{5, 7}, false); n != 1 || err != nil {
+	if n, err := from.Retry(t.Context(), []uint64{5, 77}, false); n != 1 || err != nil {
 		t.Errorf("%d retried, %v", n, err)
 	}
 	if n, err := from.Drop(t.Context(), []uint64{0}, false); n != 1 || err != nil {
@@ -97,6 +101,10 @@ func TestOperatorsChangeTheRowsThatTheyName(t *testing.T) {
 	}
 	if got := s.Dump(); !strings.HasPrefix(got, "5 add") {
 		t.Errorf("left: %s", got)
+	}
+	s.put(9, "no room")
+	if n, err := from.Drop(t.Context(), nil, true); n != 1 || err != nil {
+		t.Errorf("%d dropped, %v", n, err)
 	}
 }
 

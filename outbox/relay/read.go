@@ -87,11 +87,7 @@ func (t *turn) sized(rows []outbox.Row) {
 	if len(rows) == 0 {
 		return
 	}
-	bytes := 0
-	for i := range rows {
-		bytes += rows[i].Size()
-	}
-	t.page = max(min(outbox.PageBytes*len(rows)/bytes, pageRows), probeRows)
+	t.page = max(min(outbox.PageBytes*len(rows)/outbox.Size(rows), pageRows), probeRows)
 }
 
 // readIn reads rows of ranges, and returns the last id up to which it has read all.

@@ -1,10 +1,12 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -80,31 +82,21 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	cfg.Logger = loop.Logger(cfg.Logger)
-	if cfg.Poll == 0 {
-		cfg.Poll = DefaultPoll
-	}
-	if cfg.Whole == 0 {
-		cfg.Whole = DefaultWhole
-	}
-	if cfg.GapAge == 0 {
-		cfg.GapAge = defaultGapAge
-	}
+	cfg.Poll, cfg.Whole, cfg.GapAge = cmp.Or(cfg.Poll, DefaultPoll), cmp.Or(cfg.Whole, DefaultWhole), cmp.Or(cfg.GapAge, defaultGapAge)
 	cfg.Tables.Outbox, cfg.Tables.Observe, cfg.Tables.Use = tocsin.Outbox{}, nil, nil
 	cfg.Tables.Servers = slices.Clone(cfg.Tables.Servers)
 	for i := range cfg.Tables.Servers {
 		cfg.Tables.Servers[i].MaxConns = serverConns // not those that a node in this process uses
 	}
-	if cfg.Tables.WaitTimeout == 0 {
-		cfg.Tables.WaitTimeout = waitTimeout
-	}
+	cfg.Tables.WaitTimeout = cmp.Or(cfg.Tables.WaitTimeout, waitTimeout)
 	return &Relay{cfg: cfg, metrics: newMetrics(cfg.Registerer), names: map[string]string{}}, nil
 }
 
 // Run relays until ctx ends, and returns nil then. Servers that are away are tried again.
 func (r *Relay) Run(ctx context.Context) error {
-	tasks, err := r.open(ctx)
-	if tasks == nil || err != nil {
-		return err
+	tasks := r.open(ctx)
+	if tasks == nil {
+		return nil
 	}
 	defer tasks.Close()
 	var all sync.WaitGroup
@@ -121,18 +113,18 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // open waits for a server of the tasks; nil: ctx has ended before.
-func (r *Relay) open(ctx context.Context) (*tocsin.Client, error) {
+func (r *Relay) open(ctx context.Context) *tocsin.Client {
 	for ctx.Err() == nil {
 		client, err := tocsin.Open(ctx, r.cfg.Tables)
 		if err == nil {
-			return client, nil
+			return client
 		}
 		if ctx.Err() == nil {
 			r.limit.Of(r.cfg.Logger, "open").Warn("no database of the tasks can be used: outboxes wait", "error", err)
 		}
 		_ = loop.Wait(ctx, retryPause) // the loop ends with ctx
 	}
-	return nil, nil
+	return nil
 }
 
 // claim refuses an identity that another outbox of this process has. One table is a copy of the other, and a row that one
@@ -140,6 +132,7 @@ func (r *Relay) open(ctx context.Context) (*tocsin.Client, error) {
 func (r *Relay) claim(identity, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	maps.DeleteFunc(r.names, func(_, of string) bool { return of == name }) // its table may have been replaced
 	if other, taken := r.names[identity]; taken && other != name {
 		return fmt.Errorf("outboxes %s and %s have the same identity: one is a copy of the other; empty the comment of its table and run `tocsin outbox apply`", other, name)
 	}

@@ -262,3 +262,19 @@ func TestTheLedgerForgetsWhatHasBeenGoneForLong(t *testing.T) {
 		t.Errorf("ten minutes later: %d rows, %d gone", rows, gone)
 	}
 }
+
+// A table that takes the place of another brings its identity along: the outbox that had the identity before does not keep it.
+func TestIdentitiesMoveFromOneOutboxToAnother(t *testing.T) {
+	t.Parallel()
+	r := &Relay{names: map[string]string{}}
+	for i, c := range []struct {
+		identity, name string
+		refused        bool
+	}{
+		{"x", "a", false}, {"y", "b", false}, {"y", "a", true}, {"x", "b", false}, {"y", "a", false}, {"y", "c", true},
+	} {
+		if err := r.claim(c.identity, c.name); (err != nil) != c.refused {
+			t.Errorf("claim %d: %v", i, err)
+		}
+	}
+}

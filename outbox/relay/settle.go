@@ -36,7 +36,7 @@ func (t *turn) settle(got landing) {
 				"error", result.Err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
 		default: // a delivery is under way, or a lock is held
 			t.block(row)
-			t.meet(row, result.Fate)
+			t.meet(row, result)
 			if result.Fate != outbox.InDelivery {
 				t.limit.Of(t.cfg.Logger, "failed "+t.outbox.Name).Warn("rows of an outbox can't be moved now: they are tried again",
 					"error", result.Err, "outbox", t.outbox.Name)
@@ -47,18 +47,25 @@ func (t *turn) settle(got landing) {
 }
 
 // meet notes that a row met a delivery or a lock. Most end in a moment; the others are tried less and less often.
-func (t *turn) meet(row outbox.Row, fate outbox.Fate) {
+func (t *turn) meet(row outbox.Row, result outbox.Result) {
 	m := t.met[row.ID]
 	m.next = time.Now().Add(min(laterFirst<<min(m.times, 10), laterPause))
 	m.times++
-	m.delivery = m.delivery || fate == outbox.InDelivery
-	m.lock = m.lock || fate == outbox.Failed
+	m.again = m.again || result.Changed
+	m.lock = result.Fate == outbox.Failed
 	t.met[row.ID] = m
-	t.soon(m.next)
+	t.soon(row)
 }
 
-// soon has what is aside read again at a time, though not so often that reading it takes more than its share of the time.
-func (t *turn) soon(at time.Time) { t.nextAside = later(earlier(t.nextAside, at), t.asideFrom) }
+// soon has what is aside read again when a row that met something is to be tried again, though not so often that reading it takes
+// more than its share of the time.
+func (t *turn) soon(row outbox.Row) {
+	m := t.met[row.ID]
+	t.nextAside = later(earlier(t.nextAside, m.next), t.asideFrom)
+	if m.lock && (t.locked.IsZero() || made(row).Before(t.locked)) {
+		t.locked = made(row)
+	}
+}
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -96,7 +103,7 @@ func (t *turn) again(ctx context.Context) error {
 	begin := time.Now()
 	t.nextAside = begin.Add(t.cfg.Whole)
 	left := t.aside
-	t.aside, t.blocked, t.stuck = nil, map[uint64]uint64{}, 0
+	t.aside, t.blocked, t.stuck, t.locked = nil, map[uint64]uint64{}, 0, time.Time{}
 	for len(left) > 0 {
 		in := left[:min(len(left), mostRanges)]
 		rows, last, err := t.readIn(ctx, in, t.page)
@@ -187,6 +194,9 @@ func (t *turn) closeGaps(ctx context.Context) error {
 func (t *turn) figures(now time.Time) {
 	t.nextFigures = now.Add(figuresRate)
 	oldest := now
+	if !t.locked.IsZero() {
+		oldest = t.locked
+	}
 	for _, l := range t.lanes {
 		for _, rows := range [][]outbox.Row{l.flight, l.queue} {
 			if len(rows) > 0 {

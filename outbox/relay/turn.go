@@ -39,6 +39,7 @@ type turn struct {
 	hand    map[uint64]bool    // ids of rows in memory, up to their deletion
 	met     map[uint64]meeting // ids of rows that met a delivery or a lock, and have been tried
 	stuck   int                // rows that were set aside, as counted last
+	locked  time.Time          // when the oldest row was made that met a lock and is aside; zero: none is
 	refused []refusal          // to be noted in the outbox
 	done    []outbox.Key       // to be deleted from it
 	landed  chan landing
@@ -61,10 +62,10 @@ type refusal struct {
 
 // meeting is what a row has met so far.
 type meeting struct {
-	times    int
-	next     time.Time // it is not tried before
-	delivery bool
-	lock     bool
+	times int
+	next  time.Time // it is not tried before
+	again bool      // see outbox.Row
+	lock  bool      // what it met last is a lock
 }
 
 // landing is what became of the rows that a lane had in flight.
@@ -209,11 +210,11 @@ func (t *turn) take(row outbox.Row, own *lane) {
 		t.aside.addNear(row.ID, t.known)
 	case time.Now().Before(t.met[row.ID].next):
 		t.block(row)
-		t.soon(t.met[row.ID].next)
+		t.soon(row)
 	case l != own && (len(l.parked) > 0 || t.full(l)):
 		l.park(row, t.known)
 	default:
-		row.Again, row.Locked = t.met[row.ID].delivery, t.met[row.ID].lock
+		row.Again, row.Locked = t.met[row.ID].again, t.met[row.ID].lock
 		l.queue = append(l.queue, row)
 		t.hand[row.ID] = true
 		l.bytes += row.Size()
@@ -262,10 +263,7 @@ func (t *turn) launch(ctx, moves context.Context, l *lane) error {
 			return err
 		}
 	}
-	if len(l.flight) > 0 {
-		return nil
-	}
-	if len(l.queue) == 0 {
+	if len(l.flight) > 0 || len(l.queue) == 0 {
 		return nil
 	}
 	if err := t.confirm(ctx, l); err != nil {
