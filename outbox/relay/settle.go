@@ -2,8 +2,10 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -29,11 +31,7 @@ func (t *turn) settle(got landing) {
 			t.unhand(l, row)
 			t.unreadAll(l) // else a later row of its biz_id might pass it
 		case outbox.Refused:
-			t.refused = append(t.refused, refusal{row.Key, result.Err.Error()})
-			t.stuck++
-			t.block(row)
-			t.limit.Of(t.cfg.Logger, "refused "+t.outbox.Name).Error("row of an outbox is set aside, and later rows of its biz_id wait: see `tocsin outbox list --stuck`",
-				"error", result.Err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
+			t.refuse(row, result.Err)
 		default: // a delivery is under way, or a lock is held
 			t.block(row)
 			t.meet(row, result.Fate)
@@ -46,9 +44,31 @@ func (t *turn) settle(got landing) {
 	t.gauges.moved.Add(float64(moved))
 }
 
-// meet notes that a row met a delivery or a lock. Most end in a moment; the others are tried less and less often.
+// refuse has a row set aside, or tried again if its biz type may still be applied. It stays if an operator can retry it.
+func (t *turn) refuse(row outbox.Row, err error) {
+	t.block(row)
+	met := t.met[row.ID]
+	final := t.session.Patience > 0
+	if final && errors.Is(err, tocsin.ErrUnknownBizType) && (met.times == 0 || time.Since(met.first) < t.session.Patience) {
+		t.meet(row, outbox.Refused)
+		return
+	}
+	t.refused = append(t.refused, refusal{row.Key, err})
+	text := "row of an outbox is set aside, and later rows of its biz_id wait: see `tocsin outbox list --stuck`"
+	if final {
+		text = "row of an outbox is refused, and later rows of its biz_id go on"
+	} else {
+		t.stuck++
+	}
+	t.limit.Of(t.cfg.Logger, "refused "+t.outbox.Name).Error(text, "error", err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
+}
+
+// meet notes that a row met a delivery or a lock, or has no biz type yet. Most end in a moment; the others are tried less and less often.
 func (t *turn) meet(row outbox.Row, fate outbox.Fate) {
 	m := t.met[row.ID]
+	if m.times == 0 {
+		m.first = time.Now()
+	}
 	m.next = time.Now().Add(min(laterFirst<<min(m.times, 10), laterPause))
 	m.times++
 	m.delivery = m.delivery || fate == outbox.InDelivery
@@ -134,6 +154,9 @@ func (t *turn) whole(ctx context.Context) error {
 		left = left[len(in):]
 	}
 	err := t.closeGaps(ctx)
+	if errors.Is(err, outbox.ErrLater) {
+		return nil
+	}
 	t.noteGone(gone)
 	return err
 }

@@ -55,13 +55,14 @@ type turn struct {
 
 // refusal is a row to set aside.
 type refusal struct {
-	key    outbox.Key
-	reason string
+	key outbox.Key
+	err error
 }
 
-// meeting is what a row has met so far.
+// meeting is what a row has met so far: a delivery, a lock, or no biz type.
 type meeting struct {
 	times    int
+	first    time.Time
 	next     time.Time // it is not tried before
 	delivery bool
 	lock     bool
@@ -163,10 +164,14 @@ func (t *turn) launchAll(ctx, moves context.Context) error {
 // write notes the refusals.
 func (t *turn) write(ctx context.Context) error {
 	for len(t.refused) > 0 {
-		if err := t.session.SetAside(ctx, t.refused[0].key, t.refused[0].reason); err != nil {
+		one := t.refused[0]
+		if err := t.session.SetAside(ctx, one.key, one.err.Error()); err != nil {
 			return err
 		}
-		t.refused = t.refused[1:]
+		if t.refused = t.refused[1:]; t.session.Patience > 0 {
+			delete(t.met, one.key.ID)
+			t.soon(time.Now()) // rows behind it go on
+		}
 	}
 	return nil
 }
