@@ -63,9 +63,13 @@ func (e *entry) config() relay.Config {
 }
 
 // relay runs a relay until the test ends, or stop is called.
-func (e *entry) relay() (stop func()) {
+func (e *entry) relay() (stop func()) { return e.relayTo(&e.log) }
+
+func (e *entry) relayTo(log *devtest.Log) (stop func()) {
 	e.TB.Helper()
-	r, err := relay.New(e.config())
+	cfg := e.config()
+	cfg.Logger = log.Logger()
+	r, err := relay.New(cfg)
 	if err != nil {
 		e.TB.Fatal(err)
 	}
@@ -148,33 +152,6 @@ func (e *entry) offsets() (sum int64) {
 		}
 	}
 	return sum
-}
-
-// Commands of each order come in turn while relays are killed. Each is carried out once: a second one would make another task.
-func TestCommandsAreCarriedOutOnceBesideKills(t *testing.T) {
-	t.Parallel()
-	const orders, partitions = 2000, 4
-	e := newEntry(t, map[string]int32{commands: partitions, refused: 1})
-	kill := e.launch()
-	go func() {
-		for n := range orders {
-			p := int32(n % partitions)
-			e.client.Produce(context.Background(), at(body(p, `{"biz_type": "order.close", "biz_id": "%d", "payload": "a", "delay_ms": 86400000}`, n+1)), nil)
-			e.client.Produce(context.Background(), at(body(p, `{"op": "cancel", "biz_type": "order.close", "biz_id": "%d"}`, n+1)), nil)
-			e.client.Produce(context.Background(), at(body(p, `{"biz_type": "order.close", "biz_id": "%d", "payload": "b", "delay_ms": 86400000}`, n+1)), nil)
-		}
-	}()
-	for share := range int64(3) {
-		e.Await("a part to be committed", func() bool { return e.offsets() > share*orders/2 })
-		kill()
-		kill = e.launch()
-	}
-	e.committed(3 * orders)
-	for n := range orders {
-		if got := e.Tasks(uint64(n + 1)); got != "a cancelled, b pending" {
-			t.Fatalf("order %d: %s", n+1, got)
-		}
-	}
 }
 
 // at sends a record to the topic of the commands.
