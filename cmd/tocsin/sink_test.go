@@ -90,6 +90,7 @@ func TestCommandsOfATopicAreCarriedOutByRelaysAndNodes(t *testing.T) {
 	s, b := kafkaSite(t)
 	s.entrance(b)
 	produce(t, b, commandTopic, `{"biz_type": "order.close", "biz_id": "7", "delay_ms": 0, "payload": "{\"order\":7}"}`, `close order 8`)
+	s.doctor().finding(t, "ok", "entrances", "the brokers have topic "+commandTopic)
 	relay := s.stays("relay")
 	s.waitFor("the command of the relay", func() bool { return s.count(tocsin.Pending) == 1 })
 	s.waitFor("the dead letter", func() bool { return records(t, b, commandTopic+".dlt")[0] == "close order 8" })
@@ -101,7 +102,9 @@ func TestCommandsOfATopicAreCarriedOutByRelaysAndNodes(t *testing.T) {
 	if got := records(t, b, dueTopic); len(got) != 2 {
 		t.Errorf("the topic has %q", got)
 	}
-	s.write("other.yaml", strings.Replace(s.text("tocsin.yaml"), "group: shop", "group: shop, dead_letter: "+commandTopic, 1))
+	s.write("tocsin.yaml", strings.Replace(s.text("tocsin.yaml"), "group: shop", "group: shop, dead_letter: nowhere", 1))
+	s.doctor().finding(t, "fail", "entrances", "write to topic nowhere: it is missing")
+	s.write("other.yaml", strings.Replace(s.text("tocsin.yaml"), "dead_letter: nowhere", "dead_letter: "+commandTopic, 1))
 	s.run("--config", "other.yaml", "relay").refused(t, exitFailed, "entrance in: dead_letter is the topic of the commands: name another")
 }
 

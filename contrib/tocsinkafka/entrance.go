@@ -71,6 +71,36 @@ func (e Entrance) options(cfg outbox.Config) ([]kgo.Opt, error) {
 	), err
 }
 
+// Ping asks the brokers for the topics of an entrance, and whether the user may read, write and commit. It joins no group. One line
+// says what is wrong, and what to do.
+func (e Entrance) Ping(ctx context.Context, cfg outbox.Config) error {
+	if err := e.Check(cfg); err != nil {
+		return err
+	}
+	opts, _ := connecting("", e.Brokers) // Check has seen its error
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	e.DeadLetter = e.deadLetter(cfg.Table)
+	of, dead := &topic{Entrance: e, topic: cfg.Table}, &topic{Entrance: e, topic: e.DeadLetter}
+	if err := look(ctx, client, kmsg.ACLOperationRead, of.topic); err != nil {
+		return of.wrap("read", err)
+	}
+	if err := look(ctx, client, kmsg.ACLOperationWrite, dead.topic); err != nil {
+		return dead.wrap("write to", err)
+	}
+	req, group := kmsg.NewPtrOffsetFetchRequest(), kmsg.NewOffsetFetchRequestGroup()
+	group.Group = e.Group
+	req.Groups = append(req.Groups, group)
+	resp, err := req.RequestWith(ctx, client)
+	if err == nil && len(resp.Groups) == 1 {
+		err = kerr.ErrorForCode(resp.Groups[0].ErrorCode)
+	}
+	return of.wrap("ask for the offsets of group "+e.Group+" in", err)
+}
+
 func (e Entrance) deadLetter(topic string) string { return cmp.Or(e.DeadLetter, topic+".dlt") }
 
 // Open makes what is needed to reach the topic. It connects to nothing.

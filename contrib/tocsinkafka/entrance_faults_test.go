@@ -59,7 +59,7 @@ func (e *entry) inTurn(orders int) {
 
 func TestCommandsAreCarriedOutOnceBesideKills(t *testing.T) {
 	t.Parallel()
-	orders := scaled(2000)
+	orders := scaled(1500)
 	e := newEntry(t, map[string]int32{commands: 4, refused: 1})
 	kill := e.launch()
 	written := e.Run(func(context.Context) { e.turns(orders, 4) })
@@ -75,7 +75,7 @@ func TestCommandsAreCarriedOutOnceBesideKills(t *testing.T) {
 // Relays come and go, so that partitions are revoked while their commands are carried out.
 func TestCommandsAreCarriedOutOnceBesideRebalances(t *testing.T) {
 	t.Parallel()
-	orders := scaled(2000)
+	orders := scaled(1500)
 	e := newEntry(t, map[string]int32{commands: 4, refused: 1})
 	stop := e.relay()
 	written := e.Run(func(context.Context) { e.turns(orders, 4) })
@@ -96,7 +96,7 @@ func TestCommandsAreCarriedOutOnceBesideRebalances(t *testing.T) {
 
 func TestADatabaseThatIsAwayHoldsUpItsOwnCommandsAlone(t *testing.T) {
 	t.Parallel()
-	orders := scaled(4000)
+	orders := scaled(1000)
 	proxy, dsn := devtest.NewProxy(t, devtest.DSN(t))
 	e := newEntry(t, map[string]int32{commands: 2, refused: 1},
 		tocsin.Server{Name: "db1", DSN: devtest.DSN(t), Databases: []int{0}}, tocsin.Server{Name: "db2", DSN: dsn, Databases: []int{1}})
@@ -113,7 +113,7 @@ func TestADatabaseThatIsAwayHoldsUpItsOwnCommandsAlone(t *testing.T) {
 	}
 	e.Want(last, "a cancelled, b pending")
 	var late []time.Duration
-	for n := uint64(orders + 1); len(late) < 500; n++ {
+	for n := uint64(orders + 1); len(late) < 200; n++ {
 		if here(n) {
 			r := body(int32(n%2), `{"biz_type": "order.close", "biz_id": "%d", "delay_ms": 86400000, "payload": "x"}`, n)
 			r.Timestamp = time.Now()
@@ -129,7 +129,7 @@ func TestADatabaseThatIsAwayHoldsUpItsOwnCommandsAlone(t *testing.T) {
 	}
 	proxy.BreakAt("no statement", true, 1)
 	proxy.SetDown(false)
-	e.committed(int64(3*orders + 501))
+	e.committed(int64(3*orders + 201))
 	for n := range orders {
 		if got := e.Tasks(uint64(n + 1)); got != "a cancelled, b pending" {
 			t.Fatalf("order %d: %s", n+1, got)

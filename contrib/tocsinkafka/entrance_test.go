@@ -99,7 +99,7 @@ func body(partition int32, format string, args ...any) *kgo.Record {
 func TestCommandsAreCarriedOutOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	e := newEntry(t, map[string]int32{commands: 2, refused: 1})
-	const orders = 300 // pages of them
+	const orders = 150 // pages of them
 	for n := range orders {
 		p := int32(n % 2)
 		e.send(

@@ -199,7 +199,11 @@ func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
 	}
 	client, err := m.client(together)
 	if err == nil {
-		err = look(ctx, client, route)
+		var topics []string
+		if route.Fixed() { // else it depends on the task
+			topics = append(topics, route.Topic())
+		}
+		err = look(ctx, client, kmsg.ACLOperationWrite, topics...)
 	}
 	if err == nil {
 		_, _, err = client.ProducerID(ctx)
@@ -211,14 +215,14 @@ func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
 	return err
 }
 
-// look asks for the topic, or only for an answer if that depends on the task.
-func look(ctx context.Context, client *kgo.Client, route *sink.Route) error {
+// look asks for topics on which the user may do something. Without any it wants only an answer.
+func look(ctx context.Context, client *kgo.Client, operation kmsg.ACLOperation, topics ...string) error {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
 	req.IncludeTopicAuthorizedOperations = true
-	if route.Fixed() {
+	for _, name := range topics {
 		topic := kmsg.NewMetadataRequestTopic()
-		topic.Topic = kmsg.StringPtr(route.Topic())
+		topic.Topic = kmsg.StringPtr(name)
 		req.Topics = append(req.Topics, topic)
 	}
 	resp, err := req.RequestWith(ctx, client)
@@ -229,7 +233,7 @@ func look(ctx context.Context, client *kgo.Client, route *sink.Route) error {
 		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
 			return err
 		}
-		if ops := topic.AuthorizedOperations; ops != math.MinInt32 && ops&(1<<kmsg.ACLOperationWrite) == 0 { // old brokers tell nothing
+		if ops := topic.AuthorizedOperations; ops != math.MinInt32 && ops&(1<<operation) == 0 { // old brokers tell nothing
 			return kerr.TopicAuthorizationFailed
 		}
 		for _, partition := range topic.Partitions {

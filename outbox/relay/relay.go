@@ -241,6 +241,8 @@ func (l *line) lead(ctx context.Context) error {
 func (l *line) rest() {
 	l.gauges.active.Set(0)
 	l.gauges.lag.Set(0)
+	l.gauges.parked.Set(0)
+	l.gauges.waiting.DeleteLabelValues()
 	l.gauges.stuck.Set(0)
 }
 

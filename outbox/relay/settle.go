@@ -20,13 +20,13 @@ func (t *turn) settle(got landing) {
 		return
 	}
 	l.away = 0
-	moved := 0
+	moved := map[string]int{}
 	for i, row := range flight {
 		switch result := got.results[i]; result.Fate {
 		case outbox.Moved:
 			t.done = append(t.done, row.Key)
 			delete(t.met, row.ID)
-			moved++
+			moved[row.Op]++
 		case outbox.Stale:
 			t.unhand(l, row)
 			t.unreadAll(l) // else a later row of its biz_id might pass it
@@ -41,7 +41,9 @@ func (t *turn) settle(got landing) {
 			}
 		}
 	}
-	t.gauges.moved.Add(float64(moved))
+	for op, n := range moved {
+		t.gauges.moved.WithLabelValues(op).Add(float64(n))
+	}
 }
 
 // refuse has a row set aside, or tried again if its biz type may still be applied. It stays if an operator can retry it.
@@ -54,6 +56,7 @@ func (t *turn) refuse(row outbox.Row, err error) {
 		return
 	}
 	t.refused = append(t.refused, refusal{row.Key, err})
+	t.gauges.refused.WithLabelValues(reasonOf(err)).Inc()
 	text := "row of an outbox is set aside, and later rows of its biz_id wait: see `tocsin outbox list --stuck`"
 	if final {
 		text = "row of an outbox is refused, and later rows of its biz_id go on"
@@ -209,7 +212,7 @@ func (t *turn) closeGaps(ctx context.Context) error {
 // figures updates the metrics.
 func (t *turn) figures(now time.Time) {
 	t.nextFigures = now.Add(figuresRate)
-	oldest := now
+	oldest, parked := now, uint64(0)
 	for _, l := range t.lanes {
 		for _, rows := range [][]outbox.Row{l.flight, l.queue} {
 			if len(rows) > 0 {
@@ -219,7 +222,14 @@ func (t *turn) figures(now time.Time) {
 		if len(l.parked) > 0 {
 			oldest = earlier(oldest, l.oldest)
 		}
+		for _, r := range l.parked {
+			parked += r.Last - r.First + 1
+		}
 	}
 	t.gauges.lag.Set(now.Sub(oldest).Seconds())
+	t.gauges.parked.Set(float64(parked))
 	t.gauges.stuck.Set(float64(t.stuck))
+	if t.session.Waiting != nil {
+		t.gauges.waiting.WithLabelValues().Set(float64(t.session.Waiting()))
+	}
 }
