@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka/broker"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 const (
@@ -90,10 +92,16 @@ func TestCommandsOfATopicAreCarriedOutByRelaysAndNodes(t *testing.T) {
 	s, b := kafkaSite(t)
 	s.entrance(b)
 	produce(t, b, commandTopic, `{"biz_type": "order.close", "biz_id": "7", "delay_ms": 0, "payload": "{\"order\":7}"}`, `close order 8`)
-	s.doctor().finding(t, "ok", "entrances", "the brokers have topic "+commandTopic)
-	relay := s.stays("relay")
+	s.doctor().finding(t, "ok", "in", "the brokers have topic "+commandTopic)
+	page := devtest.FreeAddress()
+	relay := s.stays("relay", "--listen", page)
 	s.waitFor("the command of the relay", func() bool { return s.count(tocsin.Pending) == 1 })
 	s.waitFor("the dead letter", func() bool { return records(t, b, commandTopic+".dlt")[0] == "close order 8" })
+	s.waitFor("the metrics of both", func() bool {
+		_, text := get(t, http.DefaultClient, "http://"+page+"/metrics", "")
+		return strings.Contains(text, `op="add",outbox="in/0"} 1`) != strings.Contains(text, `op="add",outbox="in/1"} 1`) &&
+			strings.Contains(text, `reason="invalid"} 1`) && strings.Contains(text, `tocsin_relay_waiting{outbox="in/0"} 0`) && strings.Contains(text, `tocsin_relay_waiting{outbox="in/1"} 0`)
+	})
 	relay.end(t)
 	produce(t, b, commandTopic, `{"biz_type": "order.close", "biz_id": "9", "delay_ms": 0, "payload": "{\"order\":9}"}`)
 	node := s.serve("node")
@@ -103,7 +111,7 @@ func TestCommandsOfATopicAreCarriedOutByRelaysAndNodes(t *testing.T) {
 		t.Errorf("the topic has %q", got)
 	}
 	s.write("tocsin.yaml", strings.Replace(s.text("tocsin.yaml"), "group: shop", "group: shop, dead_letter: nowhere", 1))
-	s.doctor().finding(t, "fail", "entrances", "write to topic nowhere: it is missing")
+	s.doctor().finding(t, "fail", "in", "write to topic nowhere: it is missing")
 	s.write("other.yaml", strings.Replace(s.text("tocsin.yaml"), "dead_letter: nowhere", "dead_letter: "+commandTopic, 1))
 	s.run("--config", "other.yaml", "relay").refused(t, exitFailed, "entrance in: dead_letter is the topic of the commands: name another")
 }

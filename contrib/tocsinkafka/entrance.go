@@ -98,6 +98,9 @@ func (e Entrance) Ping(ctx context.Context, cfg outbox.Config) error {
 	if err == nil && len(resp.Groups) == 1 {
 		err = kerr.ErrorForCode(resp.Groups[0].ErrorCode)
 	}
+	if errors.Is(err, kerr.GroupIDNotFound) { // nobody has joined it yet
+		err = nil
+	}
 	return of.wrap("ask for the offsets of group "+e.Group+" in", err)
 }
 
