@@ -183,7 +183,7 @@ func (c *conn) readNew(ctx context.Context, rows []outbox.Row, limit int) ([]out
 	defer c.a.mu.Unlock()
 	turn := c.a.turn
 	for _, r := range c.ahead.from0(turn.top) {
-		if outbox.Full(rows, limit) || len(turn.open) >= mostOpen {
+		if outbox.Full(rows, limit) || len(turn.open) >= c.part.of.most {
 			return rows, nil
 		}
 		turn.read(uint64(r.Offset) + 1)

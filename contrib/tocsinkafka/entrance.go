@@ -30,6 +30,9 @@ const (
 	typePatience   = time.Minute // before a command of an unknown biz type is refused
 )
 
+// mostOpen is how many commands of a partition may be read and not done. Beyond it no new ones are read, until some are done.
+const mostOpen = 100_000
+
 // Entrance is outbox.Config.Driver for a topic of commands, whose name is the Table: each partition is an outbox (docs/operations.md#entrances).
 type Entrance struct {
 	Brokers    sink.Config // its Addresses, Username, Password, Mechanism, TLS and Logger
@@ -38,6 +41,7 @@ type Entrance struct {
 	RequireKey bool        // a command is refused unless the record's key is its biz_id or biz_key
 
 	patience, session time.Duration // 0: typePatience, sessionTimeout
+	most              int           // 0: mostOpen
 }
 
 // Check returns the first mistake in a config. It connects to nothing.
@@ -113,6 +117,7 @@ func (e Entrance) Open(cfg outbox.Config) (outbox.Server, error) {
 		return nil, err
 	}
 	e.DeadLetter, e.patience = e.deadLetter(cfg.Table), cmp.Or(e.patience, typePatience)
+	e.most = cmp.Or(e.most, mostOpen)
 	t := &topic{Entrance: e, name: cfg.Name, topic: cfg.Table, opts: opts, log: loop.Logger(e.Brokers.Logger), commits: make(chan struct{}, 1)}
 	t.records.deadLetter = e.DeadLetter
 	return t, nil
@@ -311,13 +316,16 @@ func (t *topic) revoked(ctx context.Context, _ *kgo.Client, gone map[string][]in
 	}
 	for _, a := range over {
 		a.rests(ctx)
+		a.give()
 	}
 }
 
 // lost notes that others may have the partitions by now.
 func (t *topic) lost(_ context.Context, _ *kgo.Client, gone map[string][]int32) {
 	for _, number := range gone[t.topic] {
-		t.part(number).end()
+		if a := t.part(number).end(); a != nil {
+			a.give()
+		}
 	}
 }
 

@@ -15,6 +15,12 @@ func (e Entrance) Within(patience, session time.Duration) Entrance {
 	return e
 }
 
+// Holding returns the entrance with another bound of commands that are not done.
+func (e Entrance) Holding(most int) Entrance {
+	e.most = most
+	return e
+}
+
 // Topic opens the topic of an entrance.
 func Topic(cfg outbox.Config) (*topic, error) {
 	s, err := cfg.Driver.Open(cfg)

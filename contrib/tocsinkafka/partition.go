@@ -10,9 +10,6 @@ import (
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
-// mostOpen is how many commands of a partition may be read and not done. Beyond it no new ones are read, until some are done.
-const mostOpen = 100_000
-
 // partition is an outbox. The id of a record is its offset plus 1: no row has the id 0.
 type partition struct {
 	records
@@ -105,6 +102,7 @@ type assignment struct {
 	committed uint64     // ids up to it are done, as the group knows
 	turn      *progress  // of the session that leads; nil: none does
 	rested    chan struct{}
+	given     bool   // to another process, perhaps: an offset that is committed from now on might undo that one's
 	end       uint64 // of the partition, as heard last
 }
 
@@ -144,11 +142,18 @@ func (a *assignment) rests(ctx context.Context) {
 	}
 }
 
+// give ends the commits.
+func (a *assignment) give() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.given = true
+}
+
 // done returns up to which id all are done, and whether that is more than the group knows.
 func (a *assignment) done() (low uint64, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.turn == nil {
+	if a.turn == nil || a.given {
 		return 0, false
 	}
 	low = a.turn.low()
