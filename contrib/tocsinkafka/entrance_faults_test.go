@@ -136,3 +136,18 @@ func TestADatabaseThatIsAwayHoldsUpItsOwnCommandsAlone(t *testing.T) {
 		}
 	}
 }
+
+// The broker is killed while commands are carried out, and comes back with what it had.
+func TestARelayGoesOnWhenItsBrokerIsBack(t *testing.T) {
+	t.Parallel()
+	e := newEntry(t, map[string]int32{commands: 2, refused: 1})
+	e.relay()
+	e.turns(200, 2)
+	e.Await("a part to be committed", func() bool { return e.offsets() > 0 })
+	must(e.broker.Kill)(t)
+	e.log.Await(t, "outbox can't be relayed: its rows wait")
+	e.broker.restart(t)
+	e.inTurn(200)
+	e.send(body(0, `{"biz_type": "order.close", "biz_id": "201", "payload": "x", "delay_ms": 86400000}`))
+	e.Want(201, "x pending")
+}
