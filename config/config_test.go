@@ -251,3 +251,20 @@ func TestEtcdFilesThatCannotBeReadAreNamed(t *testing.T) {
 		t.Errorf("no PEM: %v", err)
 	}
 }
+
+func TestAnEntranceSaysHowItsBrokersAreReached(t *testing.T) {
+	t.Parallel()
+	f := parsed(t, []byte(`cluster: c1
+layout: {databases: 1, tables: 1}
+servers: [{dsn: "root@tcp(h:1)/"}]
+entrances:
+  in: {addresses: ["tls://k:9093"], username: u, password: "${PASSWORD}", mechanism: PLAIN, topic: orders.commands, require_key: true}
+`))
+	brokers, e := f.Entrance("in")
+	if brokers.Addresses[0] != "k:9093" || brokers.TLS == nil || brokers.Username != "u" || brokers.Password != "p@ss:w/rd" || brokers.Mechanism != "PLAIN" {
+		t.Errorf("%+v", brokers)
+	}
+	if e.Topic != "orders.commands" || e.Group != "tocsin-c1" || e.DeadLetter != "" || !e.RequireKey {
+		t.Errorf("%+v", e)
+	}
+}

@@ -22,18 +22,19 @@ const (
 
 // File is a whole config file. Load and Parse fill in the defaults.
 type File struct {
-	Cluster  string             `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], a letter or digit first, at most 64; "" takes the stored one; nodes must set it
-	Layout   Layout             `yaml:"layout"`
-	Servers  []Server           `yaml:"servers"`
-	Outboxes []Outbox           `yaml:"outboxes"` // in business databases, relayed by `tocsin serve` and `tocsin relay`
-	Sinks    map[string]Sink    `yaml:"sinks"`    // message brokers, by the names that policies use
-	Etcd     Etcd               `yaml:"etcd"`
-	Node     Node               `yaml:"node"`
-	Inserts  map[string]Inserts `yaml:"inserts"` // by biz type: limits and spreads what a process adds with this file, be it the HTTP API, the command or a client in Go
-	Scan     Scan               `yaml:"scan"`
-	Sweep    Sweep              `yaml:"sweep"`
-	Purge    Purge              `yaml:"purge"`
-	Log      Log                `yaml:"log"`
+	Cluster   string              `yaml:"cluster"` // cluster id, [A-Za-z0-9._-], a letter or digit first, at most 64; "" takes the stored one; nodes must set it
+	Layout    Layout              `yaml:"layout"`
+	Servers   []Server            `yaml:"servers"`
+	Outboxes  []Outbox            `yaml:"outboxes"`  // in business databases, relayed by `tocsin serve` and `tocsin relay`
+	Sinks     map[string]Sink     `yaml:"sinks"`     // message brokers, by the names that policies use
+	Entrances map[string]Entrance `yaml:"entrances"` // topics of commands, relayed by `tocsin serve` and `tocsin relay`
+	Etcd      Etcd                `yaml:"etcd"`
+	Node      Node                `yaml:"node"`
+	Inserts   map[string]Inserts  `yaml:"inserts"` // by biz type: limits and spreads what a process adds with this file, be it the HTTP API, the command or a client in Go
+	Scan      Scan                `yaml:"scan"`
+	Sweep     Sweep               `yaml:"sweep"`
+	Purge     Purge               `yaml:"purge"`
+	Log       Log                 `yaml:"log"`
 }
 
 // Layout says how many tables there are; see tocsin.Layout. A file must say it:

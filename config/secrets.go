@@ -32,7 +32,7 @@ func (f *File) expand(lookup func(string) (string, bool)) yamlfile.Faults {
 		o.DSN = x.dsn(o.DSN, o.PasswordEnv, path)
 		o.tls = x.certificates(o.TLS, path+".tls")
 	}
-	x.sinks(f.Sinks)
+	x.brokers(f)
 	x.whole(&f.Etcd.Username, "etcd.username")
 	x.whole(&f.Etcd.Password, "etcd.password")
 	x.whole(&f.Node.Status.Token, "node.status.token")

@@ -55,6 +55,7 @@ func (f File) faults() yamlfile.Faults {
 		"layout.ownership %q: use %s or %s", f.Layout.Ownership, ddl.ByEtcd, ddl.ByRows)
 	c.outboxes(f)
 	c.sinks(f)
+	c.entrances(f)
 	c.etcd(f.Etcd)
 	c.node(f.Node)
 	c.scan(f.Scan)

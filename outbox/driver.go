@@ -2,10 +2,12 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
-// Driver opens outboxes on another kind of server than MySQL and MariaDB. Package tocsinpg has the one for PostgreSQL.
+// Driver opens outboxes on another kind of server than MySQL and MariaDB. Package tocsinpg has the one for PostgreSQL, package
+// tocsinkafka the one for topics of Kafka.
 type Driver interface {
 	// Check returns the first mistake in a config. It connects to nothing.
 	Check(cfg Config) error
@@ -30,11 +32,35 @@ type Server interface {
 	Close() error
 }
 
+// Parted is a Server of several outboxes, as the partitions of a topic are. A relay relays its parts, and closes it after them.
+type Parted interface {
+	Server
+	// Parts connects, and returns the outboxes that there are by now. A later call may return more, behind these.
+	Parts(ctx context.Context) ([]*Outbox, error)
+}
+
 // Session is one connection to an outbox, for one goroutine. The lock of Lead ends with it.
 type Session struct {
 	Identity string // of the outbox
 	Conn
+
+	// Patience is for outboxes whose rows nobody can retry: SetAside removes them, and rows behind them go on. It is how long a row is
+	// tried again before that while its biz type is unknown. 0: rows that were set aside stay.
+	Patience time.Duration
+	// Waiting returns how many rows are not deleted, as far as the session that leads has heard. nil: it is not known.
+	Waiting func() uint64
 }
+
+// Errors of a Conn that a relay knows. Any other ends its turn.
+var (
+	// ErrNotLeading says that another relay may be active by now, as planned.
+	ErrNotLeading = errors.New("another relay may be active by now")
+	// ErrLater says that the answer has to wait, and that the relay may go on without it.
+	ErrLater = errors.New("the outbox can't answer now")
+	// ErrRewound says that the outbox has rows again that were moved, and that the ledgers have forgotten: somebody wants them to be
+	// moved again, or has made a mistake.
+	ErrRewound = errors.New("the outbox was set back")
+)
 
 // Conn sends the statements of a session.
 type Conn interface {
@@ -46,12 +72,13 @@ type Conn interface {
 	// most limit rows, and leaves out the ids in skip; nil skips none. It ends early after the row that reaches
 	// PageBytes: see Full.
 	Read(ctx context.Context, in []Range, limit int, skip func(id uint64) bool) ([]Row, error)
-	// Delete deletes rows that were moved. Rows that got their ids later stay.
+	// Delete deletes rows that were moved. Rows that got their ids later stay. If this process dies, rows may be there again that
+	// were deleted after the last Next.
 	Delete(ctx context.Context, keys []Key) error
 	// SetAside notes why a row can't be moved. Operators see it, and relays leave the row.
 	SetAside(ctx context.Context, key Key, reason string) error
 	// Next returns an id that the outbox has not given yet: the next row gets this id or a higher one. 0 means unknown. A
-	// server that was emptied, or has lost its last transactions, may return a lower one than before.
+	// server that was emptied, or has lost its last transactions, may return a lower one than before. It may return ErrLater.
 	Next(ctx context.Context) (uint64, error)
 	// Present returns which of the rows are in the outbox.
 	Present(ctx context.Context, keys []Key) (map[Key]bool, error)

@@ -20,9 +20,9 @@ type Config struct {
 	Name  string      // in logs and metrics, one line of text; "": the table
 	DSN   string      // of the business server, as in tocsin.Server; a database in it is ignored. PostgreSQL: a URL, postgres://user:password@host/database
 	TLS   *tls.Config `json:"-"` // overrides the DSN; nil: the DSN decides
-	Table string      // database.table; in PostgreSQL schema.table
+	Table string      // database.table; in PostgreSQL schema.table; in Kafka the topic
 
-	// Driver reaches servers that are neither MySQL nor MariaDB: tocsinpg.Driver{} for PostgreSQL. nil: MySQL or MariaDB.
+	// Driver reaches servers that are neither MySQL nor MariaDB: tocsinpg.Driver{} for PostgreSQL, a tocsinkafka.Entrance for Kafka. nil: MySQL or MariaDB.
 	Driver Driver `json:"-"`
 }
 
@@ -54,17 +54,20 @@ func (c Config) Validate() error {
 // ValidateForm is Validate without the Driver, for callers that set the Driver later.
 func (c Config) ValidateForm() error {
 	c = c.WithDefaults()
-	if err := CheckTable(c.Table); err != nil {
+	if err := name.CheckShown("outbox", c.Name); err != nil {
 		return err
 	}
-	if err := name.CheckShown("outbox", c.Name); err != nil {
+	if c.Driver != nil && !c.OnPostgreSQL() {
+		return nil // its Check knows the rest
+	}
+	if err := CheckTable(c.Table); err != nil {
 		return err
 	}
 	within, _ := Split(c.Table)
 	switch {
 	case c.OnPostgreSQL() && within == "":
 		return fmt.Errorf("outbox table %q: name its schema too, as public.%s", c.Table, c.Table)
-	case c.OnPostgreSQL() || c.Driver != nil:
+	case c.OnPostgreSQL():
 		return nil
 	case within == "":
 		return fmt.Errorf("outbox table %q: name its database too, as shop.%s", c.Table, c.Table)

@@ -60,6 +60,7 @@ type Row struct {
 	Answered  time.Time     // after that, by this process
 	Again     bool          // it was tried before, met a delivery, and changed other tasks that were pending then
 	Locked    bool          // it met a lock when it was tried last, perhaps of another row
+	Unfit     string        // why it is no row at all; "": it is one
 }
 
 // rowBytes is about what a row takes in memory without its texts.
@@ -90,6 +91,8 @@ func (r *Row) Place() {
 // Problem returns what is wrong with the row in itself; "": nothing.
 func (r Row) Problem() string {
 	switch {
+	case r.Unfit != "":
+		return r.Unfit
 	case r.Both:
 		return "give either biz_id or biz_key"
 	case r.Created.IsZero():

@@ -33,7 +33,7 @@ func (o *onMySQL) Session(ctx context.Context) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &Session{identity, &mysqlConn{o, conn, LockName(identity), LockName(identity + " " + o.table)}}, nil
+	return &Session{Identity: identity, Conn: &mysqlConn{o, conn, LockName(identity), LockName(identity + " " + o.table)}}, nil
 }
 
 // Close ends the connection, and so gives the lock up.

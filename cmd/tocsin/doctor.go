@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/operator"
@@ -29,9 +31,9 @@ func newDoctor(a *app) *cobra.Command {
 		Use: "doctor", Short: "Check config, servers and etcd, and say what to change", Args: noArgs,
 		Long: "Check the config, every server (layout, tables, rights, commits, durability, replicas, caches,\n" +
 			"limits, clock), the biz types with the secrets of their callbacks and the topics of their\n" +
-			"sinks, paused schedules, the programs of the nodes, and etcd. It changes nothing that lasts:\n" +
-			"to see whether commits end it inserts and deletes one row, with job_id 0, in one transaction\n" +
-			"on each server. Exit code 1 if a check failed; warnings are no failures.\n\n" +
+			"sinks, the topics of entrances, paused schedules, the programs of the nodes, and etcd. It\n" +
+			"changes nothing that lasts: to see whether commits end it inserts and deletes one row, with\n" +
+			"job_id 0, in one transaction on each server. Exit code 1 if a check failed; warnings are no failures.\n\n" +
 			"The rights are those that nodes, clients and purges need together, or with --role those of a\n" +
 			"user with the roles of `tocsin ddl grants`. Without the rights to insert and delete tasks, it\n" +
 			"does not test commits.",
@@ -62,10 +64,10 @@ func newDoctor(a *app) *cobra.Command {
 
 // examine makes all checks. If the config can't be read, that is the only check.
 func (a *app) examine(ctx context.Context, x operator.Examination) []operator.Check {
-	config := operator.Check{Subject: "config", Name: "valid"}
+	valid := operator.Check{Subject: "config", Name: "valid"}
 	refused := func(err error, fix string) []operator.Check {
-		config.Level, config.Is, config.Fix = operator.Fail, operator.OneLine(err), fix
-		return []operator.Check{config}
+		valid.Level, valid.Is, valid.Fix = operator.Fail, operator.OneLine(err), fix
+		return []operator.Check{valid}
 	}
 	file, err := a.load()
 	if err != nil {
@@ -87,8 +89,26 @@ func (a *app) examine(ctx context.Context, x operator.Examination) []operator.Ch
 	for _, spec := range client.Specs(v.Tables) {
 		servers = append(servers, spec.Name)
 	}
-	config.Is = fmt.Sprintf("layout %s on %s; grace of sweeps %s", v.Tables.Layout, strings.Join(servers, ", "), v.Grace)
-	return append([]operator.Check{config}, checks...)
+	valid.Is = fmt.Sprintf("layout %s on %s; grace of sweeps %s", v.Tables.Layout, strings.Join(servers, ", "), v.Grace)
+	return append(append([]operator.Check{valid}, checks...), a.entrances(ctx, file)...)
+}
+
+// entrances asks the brokers of each entrance for its topics and the user's rights.
+func (a *app) entrances(ctx context.Context, file config.File) (checks []operator.Check) {
+	for _, o := range a.relayed(file) {
+		e, ok := o.Driver.(tocsinkafka.Entrance)
+		if !ok {
+			continue
+		}
+		asked, cancel := context.WithTimeout(ctx, sinkWithin)
+		c := operator.Check{Subject: "entrances", Name: o.Name, Is: "the brokers have topic " + o.Table + " and its dead-letter topic"}
+		if err := e.Ping(asked, o); err != nil {
+			c.Level, c.Is, c.Fix = operator.Fail, operator.OneLine(err), "its commands wait: see docs/operations.md#entrances"
+		}
+		cancel()
+		checks = append(checks, c)
+	}
+	return checks
 }
 
 // secretsHere looks for a callback's secrets where a node on this host would.

@@ -121,7 +121,7 @@ func TestOutboxCommandsRefuseWhatCannotWork(t *testing.T) {
 	call(t, "outbox", "plan", "--table", "tocsin_outbox").refused(t, exitUsage, "name its database too")
 	call(t, "outbox", "plan", "--postgres", "--table", "tocsin_outbox").refused(t, exitUsage, "name its schema too")
 	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn()))
-	s.run("relay").refused(t, exitUsage, "the config has no outboxes")
+	s.run("relay").refused(t, exitUsage, "the config has no outboxes and no entrances")
 }
 
 // Rows of 8,000 characters fill a page long before its limit.

@@ -23,7 +23,6 @@ import (
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
-	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -159,29 +158,35 @@ func (s *apiServer) url() string { return "http://" + s.listener.Addr().String()
 func newRelay(a *app) *cobra.Command {
 	var f outboxFlags
 	var listenOn string
+	var replay bool
 	cmd := &cobra.Command{
 		Use: "relay", Short: "Move the rows of outboxes to the tables of their tasks", Args: noArgs,
-		Long: `Moves the rows of outboxes: all of the config or, with --dsn, --table or --outbox, one. It needs
-no etcd. For each outbox one process is active; others stand by and take over when it ends or
-hangs. "tocsin serve" relays the outboxes of its config too, so this is for hosts beside a
-business database that nodes do not reach.
+		Long: `Moves the rows of outboxes, and carries out the commands of entrances: all of the config or, with
+--dsn, --table or --outbox, one outbox. It needs no etcd. For each outbox, and each partition of an
+entrance's topic, one process is active; others stand by and take over when it ends or hangs.
+"tocsin serve" relays those of its config too, so this is for hosts beside a business database that
+nodes do not reach.
+
+If the offset of an entrance's group was set back, its commands would be carried out a second time:
+the relay refuses that without --replay.
 
 --listen serves /metrics for Prometheus and /healthz; node.status of the config sets a token
 and TLS.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.relay(cmd.Context(), f, listenOn) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.relay(cmd.Context(), f, listenOn, replay) },
 	}
 	f.flags(cmd)
 	cmd.Flags().Lookup("dsn").Usage = "the business server of one outbox, as tocsin outbox takes it (default, with --table: $" + envOutbox + ")"
+	cmd.Flags().BoolVar(&replay, "replay", false, "carry out commands again that stand behind an offset that was set back")
 	cmd.Flags().StringVar(&listenOn, "listen", config.Off, "address of /metrics; off for none")
 	return cmd
 }
 
-func (a *app) relay(ctx context.Context, f outboxFlags, listenOn string) error {
+func (a *app) relay(ctx context.Context, f outboxFlags, listenOn string, replay bool) error {
 	file, err := a.load()
 	if err != nil {
 		return err
 	}
-	outboxes := tocsinpg.Drive(file.Relayed())
+	outboxes := a.relayed(file)
 	if f != (outboxFlags{}) {
 		one, err := f.one(a)
 		if err != nil {
@@ -190,11 +195,11 @@ func (a *app) relay(ctx context.Context, f outboxFlags, listenOn string) error {
 		outboxes = []outbox.Config{one}
 	}
 	if len(outboxes) == 0 {
-		return usage("the config has no outboxes: use --dsn and --table")
+		return usage("the config has no outboxes and no entrances: use --dsn and --table")
 	}
 	registry := newRegistry()
 	r, err := relay.New(relay.Config{
-		Tables: file.Tocsin(), Outboxes: outboxes, Logger: a.logger(file.Log.Level, file.Log.Format), Registerer: registry,
+		Tables: file.Tocsin(), Outboxes: outboxes, Replay: replay, Logger: a.logger(file.Log.Level, file.Log.Format), Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -319,7 +324,7 @@ func (a *app) serveConfig(f serveFlags, r prometheus.Registerer) (node.Config, c
 		return cfg, file, guard{}, err
 	}
 	cfg.Version, cfg.Logger, cfg.Registerer, cfg.Group = version, a.logger(file.Log.Level, file.Log.Format), r, f.group
-	cfg.Outboxes = tocsinpg.Drive(cfg.Outboxes)
+	cfg.Outboxes = a.relayed(file)
 	if f.name != "" {
 		cfg.Name = f.name
 	}

@@ -17,8 +17,10 @@ import (
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
 	"github.com/tocsinhq/tocsin/contrib/tocsinnats"
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/contrib/tocsinrabbitmq"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/sink"
 )
 
@@ -49,6 +51,18 @@ func (a *app) sinks(file config.File) (makers, error) {
 		}
 	}
 	return made, nil
+}
+
+// relayed returns the outboxes and entrances of a config file, with their drivers.
+func (a *app) relayed(file config.File) []outbox.Config {
+	all := tocsinpg.Drive(file.Relayed())
+	for _, name := range slices.Sorted(maps.Keys(file.Entrances)) {
+		brokers, e := file.Entrance(name)
+		brokers.Logger = a.logger(file.Log.Level, file.Log.Format)
+		driver := tocsinkafka.Entrance{Brokers: brokers, Group: e.Group, DeadLetter: e.DeadLetter, RequireKey: e.RequireKey}
+		all = append(all, outbox.Config{Name: name, Table: e.Topic, Driver: driver})
+	}
+	return all
 }
 
 // close ends the connections, after what is under way.

@@ -2,20 +2,25 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka/broker"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
-const dueTopic = "orders.due"
+const (
+	dueTopic     = "orders.due"
+	commandTopic = "orders.commands"
+)
 
 // kafkaSite has a cluster whose config has a broker as the sink "kafka", which keeps what it has when it is killed.
 func kafkaSite(t *testing.T) (*site, *broker.Broker) {
 	t.Helper()
-	b, err := broker.Start(t.Context(), broker.Config{Dir: t.TempDir(), Topics: map[string]int32{dueTopic: 1}})
+	b, err := broker.Start(t.Context(), broker.Config{Dir: t.TempDir(), Topics: map[string]int32{dueTopic: 1, commandTopic: 2, commandTopic + ".dlt": 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +69,51 @@ func TestDueTasksBecomeRecordsOfABroker(t *testing.T) {
 	if s.count(tocsin.Done) != 1 {
 		t.Errorf("%d tasks are done", s.count(tocsin.Done))
 	}
+}
+
+// entrance adds one to the config.
+func (s *site) entrance(b *broker.Broker) {
+	s.t.Helper()
+	s.write("tocsin.yaml", s.text("tocsin.yaml")+"entrances:\n  in: {addresses: [\""+b.Address()+"\"], topic: "+commandTopic+", group: shop}\n")
+}
+
+// produce sends records with kcat, each a line.
+func produce(t *testing.T, b *broker.Broker, topic string, lines ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "kcat", "-q", "-P", "-b", b.Address(), "-t", topic)
+	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+func TestCommandsOfATopicAreCarriedOutByRelaysAndNodes(t *testing.T) {
+	t.Parallel()
+	s, b := kafkaSite(t)
+	s.entrance(b)
+	produce(t, b, commandTopic, `{"biz_type": "order.close", "biz_id": "7", "delay_ms": 0, "payload": "{\"order\":7}"}`, `close order 8`)
+	s.doctor().finding(t, "ok", "in", "the brokers have topic "+commandTopic)
+	page := devtest.FreeAddress()
+	relay := s.stays("relay", "--listen", page)
+	s.waitFor("the command of the relay", func() bool { return s.count(tocsin.Pending) == 1 })
+	s.waitFor("the dead letter", func() bool { return records(t, b, commandTopic+".dlt")[0] == "close order 8" })
+	s.waitFor("the metrics of both", func() bool {
+		_, text := get(t, http.DefaultClient, "http://"+page+"/metrics", "")
+		return strings.Contains(text, `op="add",outbox="in/0"} 1`) != strings.Contains(text, `op="add",outbox="in/1"} 1`) &&
+			strings.Contains(text, `reason="invalid"} 1`) && strings.Contains(text, `tocsin_relay_waiting{outbox="in/0"} 0`) && strings.Contains(text, `tocsin_relay_waiting{outbox="in/1"} 0`)
+	})
+	relay.end(t)
+	produce(t, b, commandTopic, `{"biz_type": "order.close", "biz_id": "9", "delay_ms": 0, "payload": "{\"order\":9}"}`)
+	node := s.serve("node")
+	s.waitFor("both tasks to be delivered", func() bool { return s.count(tocsin.Done) == 2 })
+	node.end(t)
+	if got := records(t, b, dueTopic); len(got) != 2 {
+		t.Errorf("the topic has %q", got)
+	}
+	s.write("tocsin.yaml", strings.Replace(s.text("tocsin.yaml"), "group: shop", "group: shop, dead_letter: nowhere", 1))
+	s.doctor().finding(t, "fail", "in", "write to topic nowhere: it is missing")
+	s.write("other.yaml", strings.Replace(s.text("tocsin.yaml"), "dead_letter: nowhere", "dead_letter: "+commandTopic, 1))
+	s.run("--config", "other.yaml", "relay").refused(t, exitFailed, "entrance in: dead_letter is the topic of the commands: name another")
 }
 
 func TestPoliciesThatNoSinkCanTakeAreRefused(t *testing.T) {

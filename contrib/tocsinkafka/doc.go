@@ -1,5 +1,5 @@
-// Package tocsinkafka delivers due tasks to topics of Kafka, and of brokers that speak its protocol (docs/sinks.md). It is a
-// module of its own, so that services without Kafka do not require franz-go.
+// Package tocsinkafka delivers due tasks to topics of Kafka, and of brokers that speak its protocol (docs/sinks.md), and lets relays
+// carry out the commands of a topic: see Entrance. It is a module of its own, so that services without Kafka do not require franz-go.
 //
 //	maker, err := tocsinkafka.New(sink.Config{Name: "orders-kafka", Addresses: []string{"kafka:9092"}, Topics: []string{"orders.*"}})
 //	cfg.Sinks = map[string]sink.Maker{"orders-kafka": maker} // of node.Config
@@ -16,4 +16,8 @@
 //     refused alone is buried.
 //   - A topic is missing or was made anew: the producer forgets it, and asks the brokers again at the next delivery.
 //   - A deadline ends the records that wait for the same partition, those of other deliveries too. These are Unavailable.
+//
+// An Entrance is an outbox.Driver. A client of its own is a member of the group, which says which partitions this process relays. What is
+// done is committed each second and when a partition goes to another process; the ledgers keep what was not committed from being done
+// twice. A partition whose refused command can't be written to the dead-letter topic pauses.
 package tocsinkafka

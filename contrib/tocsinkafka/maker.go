@@ -71,38 +71,56 @@ func New(cfg sink.Config) (*Maker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	for i, address := range cfg.Addresses { // not told: it may have a password
-		_, port, _ := net.SplitHostPort(address)
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil || strings.Contains(address, "@") {
-			return nil, cfg.Errorf("address %d is not host:port, without a scheme, username or password", i+1)
-		}
-	}
-	if cfg.Username != "" && cfg.Mechanism == "" && cfg.TLS == nil {
-		return nil, fmt.Errorf("sink %s has a username and no mechanism: without TLS, name PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", cfg.Name)
-	}
-	cfg.Mechanism = cmp.Or(cfg.Mechanism, defaultMechanism)
-	mechanism, ok := mechanisms[cfg.Mechanism]
-	if !ok {
-		return nil, cfg.Errorf("mechanism %q is not PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", cfg.Mechanism)
+	cfg.Mechanism = cmp.Or(cfg.Mechanism, mechanismOf(cfg))
+	opts, err := connecting("sink "+cfg.Name, cfg)
+	if err != nil {
+		return nil, err
 	}
 	m := &Maker{cfg: cfg}
-	m.opts = []kgo.Opt{
-		kgo.SeedBrokers(cfg.Addresses...), kgo.ClientID("tocsin"), kgo.WithHooks(&m.dial), kgo.DisableClientMetrics(),
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(maxBatch),
-		kgo.AllowIdempotentProduceCancellation(), // else Deliver could not return when its context ends
-		kgo.RecordDeliveryTimeout(maxAge), kgo.UnknownTopicRetries(1), kgo.MaxBufferedRecords(maxBuffered),
-		kgo.MetadataMinAge(metadataAge), kgo.RetryBackoffFn(backoff), kgo.RequestRetries(2),
-	}
-	if cfg.Username != "" {
-		m.opts = append(m.opts, kgo.SASL(mechanism(cfg.Username, cfg.Password)))
-	}
-	if cfg.TLS != nil {
-		m.opts = append(m.opts, kgo.DialTLSConfig(cfg.TLS))
-	}
+	m.opts = append(opts, kgo.WithHooks(&m.dial), kgo.ProducerBatchMaxBytes(maxBatch), kgo.RecordDeliveryTimeout(maxAge), kgo.MaxBufferedRecords(maxBuffered))
 	if err := kgo.ValidateOpts(m.opts...); err != nil {
 		return nil, cfg.Errorf("%w", err)
 	}
 	return m, nil
+}
+
+// mechanismOf is the default: without TLS there is none, as PLAIN shows the password to the network.
+func mechanismOf(cfg sink.Config) string {
+	if cfg.Username != "" && cfg.TLS == nil {
+		return ""
+	}
+	return defaultMechanism
+}
+
+// connecting are the options of all clients of a cluster. what is named in errors.
+func connecting(what string, cfg sink.Config) ([]kgo.Opt, error) {
+	for i, address := range cfg.Addresses { // not told: it may have a password
+		_, port, _ := net.SplitHostPort(address)
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil || strings.Contains(address, "@") {
+			return nil, fmt.Errorf("%s: address %d is not host:port, without a scheme, username or password", what, i+1)
+		}
+	}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(cfg.Addresses...), kgo.ClientID("tocsin"), kgo.DisableClientMetrics(),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0),
+		kgo.AllowIdempotentProduceCancellation(), // else a produce could not return when its context ends
+		kgo.UnknownTopicRetries(1), kgo.MetadataMinAge(metadataAge), kgo.RetryBackoffFn(backoff), kgo.RequestRetries(2),
+	}
+	if cfg.Username != "" {
+		name := cmp.Or(cfg.Mechanism, mechanismOf(cfg))
+		mechanism, ok := mechanisms[name]
+		switch {
+		case name == "":
+			return nil, fmt.Errorf("%s has a username and no mechanism: without TLS, name PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", what)
+		case !ok:
+			return nil, fmt.Errorf("%s: mechanism %q is not PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", what, name)
+		}
+		opts = append(opts, kgo.SASL(mechanism(cfg.Username, cfg.Password)))
+	}
+	if cfg.TLS != nil {
+		opts = append(opts, kgo.DialTLSConfig(cfg.TLS))
+	}
+	return opts, nil
 }
 
 // backoff returns how long to wait after a number of failures in a row.
@@ -189,7 +207,11 @@ func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
 	}
 	client, err := m.client(together)
 	if err == nil {
-		err = look(ctx, client, route)
+		var topics []string
+		if route.Fixed() { // else it depends on the task
+			topics = append(topics, route.Topic())
+		}
+		err = look(ctx, client, kmsg.ACLOperationWrite, topics...)
 	}
 	if err == nil {
 		err = m.hasID(ctx, together, client)
@@ -201,14 +223,14 @@ func (m *Maker) Ping(ctx context.Context, p tocsin.Policy) error {
 	return err
 }
 
-// look asks for the topic, or only for an answer if that depends on the task.
-func look(ctx context.Context, client *kgo.Client, route *sink.Route) error {
+// look asks for topics on which the user may do something. Without any it wants only an answer.
+func look(ctx context.Context, client *kgo.Client, operation kmsg.ACLOperation, topics ...string) error {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
 	req.IncludeTopicAuthorizedOperations = true
-	if route.Fixed() {
+	for _, name := range topics {
 		topic := kmsg.NewMetadataRequestTopic()
-		topic.Topic = kmsg.StringPtr(route.Topic())
+		topic.Topic = kmsg.StringPtr(name)
 		req.Topics = append(req.Topics, topic)
 	}
 	resp, err := req.RequestWith(ctx, client)
@@ -219,7 +241,7 @@ func look(ctx context.Context, client *kgo.Client, route *sink.Route) error {
 		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
 			return err
 		}
-		if ops := topic.AuthorizedOperations; ops != math.MinInt32 && ops&(1<<kmsg.ACLOperationWrite) == 0 { // old brokers tell nothing
+		if ops := topic.AuthorizedOperations; ops != math.MinInt32 && ops&(1<<operation) == 0 { // old brokers tell nothing
 			return kerr.TopicAuthorizationFailed
 		}
 		for _, partition := range topic.Partitions {

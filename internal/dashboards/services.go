@@ -147,5 +147,16 @@ func servicesOutboxes() []panel {
 		title: "Active relays", unit: count, limits: limits{1, 0}, runbook: "TocsinOutboxNotRelayed",
 		means:   "Processes that move the rows of an outbox. One is normal; 0: nobody does.",
 		queries: []query{{`sum by (outbox) (tocsin_relay_active)`, "{{outbox}}"}},
+	}, {
+		title: "Commands that wait in topics", unit: count, runbook: "TocsinOutboxBehind",
+		means: "Records of each partition of an entrance that are not done, and in how many ids the rows of an outbox stand that wait for a database that is away.",
+		queries: []query{
+			{`max by (outbox) (tocsin_relay_waiting)`, "{{outbox}}"},
+			{`max by (outbox) (tocsin_relay_parked) > 0`, "{{outbox}} parked"},
+		},
+	}, {
+		title: "Rows refused", look: stacked, unit: perSec, runbook: "TocsinOutboxRowsAside",
+		means:   "Rows and commands that can't be moved each second, by reason. Those of an entrance are in its dead-letter topic.",
+		queries: []query{{`sum by (outbox, reason) (rate(tocsin_relay_refused_total[$__rate_interval]))`, "{{outbox}} {{reason}}"}},
 	}}
 }

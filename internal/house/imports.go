@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"contrib/tocsinotel":          {"."},
 	"contrib/tocsinotel/nodeotel": {".", "node", "contrib/tocsinotel", "webhook"},
 	"contrib/tocsinpg":            {".", "ddl", "outbox", "internal/loop"},
-	"contrib/tocsinkafka":         {".", "sink"},
+	"contrib/tocsinkafka":         {".", "outbox", "sink", "internal/loop"},
 	"contrib/tocsinkafka/broker":  {"internal/devserver"},
 	"contrib/tocsinrabbitmq":      {".", "sink", "internal/loop"},
 	"contrib/tocsinnats":          {".", "sink", "internal/loop"},

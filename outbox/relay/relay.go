@@ -29,6 +29,7 @@ const (
 	standbyWait = 2 * time.Second      // for the lock, in one statement
 	retryPause  = time.Second          // after an error, before the next turn
 	upkeepEvery = time.Minute          // between two looks at the ledger
+	partsEvery  = 30 * time.Second     // between two looks for new parts of an outbox
 	serverConns = 4                    // to each server of the tasks
 	waitTimeout = 10 * time.Second     // of connections to the servers of the tasks, see tocsin.Config
 )
@@ -40,6 +41,7 @@ type Config struct {
 	Poll     time.Duration   // between two polls of an outbox in which nothing is; 0: 25 ms
 	Whole    time.Duration   // between two looks at all ids of an outbox; 0: 10 s
 	GapAge   time.Duration   // of a gap between ids, before the server is asked whether a transaction is open in it; 0: a minute
+	Replay   bool            // rows are moved again if an outbox has them again (outbox.ErrRewound); else such an outbox is not relayed
 
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported
@@ -105,11 +107,39 @@ func (r *Relay) Run(ctx context.Context) error {
 		if err != nil {
 			return err // Validate has seen it already
 		}
-		l := &line{Relay: r, outbox: from, tasks: client.MoverOf(tasks), gauges: r.metrics.of(from.Name)}
-		all.Go(func() { l.run(ctx) })
+		all.Go(func() { r.serve(ctx, from, client.MoverOf(tasks)) })
 	}
 	all.Wait()
 	return nil
+}
+
+// serve relays one outbox, or all parts of one that has parts, until ctx ends. New parts are looked for now and then.
+func (r *Relay) serve(ctx context.Context, from *outbox.Outbox, tasks Mover) {
+	defer from.Close()
+	parted, ok := from.Server.(outbox.Parted)
+	if !ok {
+		r.line(from, tasks).run(ctx)
+		return
+	}
+	var lines sync.WaitGroup
+	defer lines.Wait()
+	for known := 0; ctx.Err() == nil; {
+		pause := partsEvery
+		parts, err := parted.Parts(ctx)
+		if err != nil && ctx.Err() == nil {
+			pause = retryPause
+			r.limit.Of(r.cfg.Logger, from.Name).Warn("outbox can't be reached: its rows wait", "error", err, "outbox", from.Name)
+		}
+		for ; known < len(parts); known++ {
+			l := r.line(parts[known], tasks)
+			lines.Go(func() { l.run(ctx) })
+		}
+		_ = loop.Wait(ctx, pause) // the loop ends with ctx
+	}
+}
+
+func (r *Relay) line(of *outbox.Outbox, tasks Mover) *line {
+	return &line{Relay: r, outbox: of, tasks: tasks, gauges: r.metrics.of(of.Name)}
 }
 
 // open waits for a server of the tasks; nil: ctx has ended before.
@@ -161,13 +191,12 @@ type line struct {
 
 // run takes turns until ctx ends.
 func (l *line) run(ctx context.Context) {
-	defer l.outbox.Close()
 	for ctx.Err() == nil {
 		err := l.lead(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errReused) {
+		if errors.Is(err, errReused) || errors.Is(err, outbox.ErrNotLeading) {
 			continue
 		}
 		l.limit.Of(l.cfg.Logger, l.outbox.Name).Warn("outbox can't be relayed: its rows wait", "error", err, "outbox", l.outbox.Name)
@@ -205,6 +234,8 @@ func (l *line) lead(ctx context.Context) error {
 func (l *line) rest() {
 	l.gauges.active.Set(0)
 	l.gauges.lag.Set(0)
+	l.gauges.parked.Set(0)
+	l.gauges.waiting.DeleteLabelValues()
 	l.gauges.stuck.Set(0)
 }
 
@@ -265,5 +296,5 @@ func Turn(ctx context.Context, cfg Config, to Mover) error {
 		return err
 	}
 	defer session.Close()
-	return newTurn(&line{Relay: r, outbox: from, tasks: to, gauges: r.metrics.of(from.Name)}, session).run(ctx)
+	return newTurn(r.line(from, to), session).run(ctx)
 }

@@ -2,8 +2,10 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -18,22 +20,18 @@ func (t *turn) settle(got landing) {
 		return
 	}
 	l.away = 0
-	moved := 0
+	moved := map[string]int{}
 	for i, row := range flight {
 		switch result := got.results[i]; result.Fate {
 		case outbox.Moved:
 			t.done = append(t.done, row.Key)
 			delete(t.met, row.ID)
-			moved++
+			moved[row.Op]++
 		case outbox.Stale:
 			t.unhand(l, row)
 			t.unreadAll(l) // else a later row of its biz_id might pass it
 		case outbox.Refused:
-			t.refused = append(t.refused, refusal{row.Key, result.Err.Error()})
-			t.stuck++
-			t.block(row)
-			t.limit.Of(t.cfg.Logger, "refused "+t.outbox.Name).Error("row of an outbox is set aside, and later rows of its biz_id wait: see `tocsin outbox list --stuck`",
-				"error", result.Err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
+			t.refuse(row, result.Err)
 		default: // a delivery is under way, or a lock is held
 			t.block(row)
 			t.meet(row, result)
@@ -43,29 +41,56 @@ func (t *turn) settle(got landing) {
 			}
 		}
 	}
-	t.gauges.moved.Add(float64(moved))
+	for op, n := range moved {
+		t.gauges.moved.WithLabelValues(op).Add(float64(n))
+	}
 }
 
-// meet notes that a row met a delivery or a lock. Most end in a moment; the others are tried less and less often.
+// refuse has a row set aside, or tried again if its biz type may still be applied. It stays if an operator can retry it.
+func (t *turn) refuse(row outbox.Row, err error) {
+	t.block(row)
+	met := t.met[row.ID]
+	final := t.session.Patience > 0
+	if final && errors.Is(err, tocsin.ErrUnknownBizType) && (met.times == 0 || time.Since(met.first) < t.session.Patience) {
+		t.meet(row, outbox.Result{Fate: outbox.Refused})
+		return
+	}
+	t.refused = append(t.refused, refusal{row.Key, err})
+	t.gauges.refused.WithLabelValues(reasonOf(err)).Inc()
+	text := "row of an outbox is set aside, and later rows of its biz_id wait: see `tocsin outbox list --stuck`"
+	if final {
+		text = "row of an outbox is refused, and later rows of its biz_id go on"
+	} else {
+		t.stuck++
+	}
+	t.limit.Of(t.cfg.Logger, "refused "+t.outbox.Name).Error(text, "error", err, "outbox", t.outbox.Name, "id", row.ID, "biz_id", row.BizID)
+}
+
+// meet notes that a row met a delivery or a lock, or has no biz type yet. Most end in a moment; the others are tried less and less often.
 func (t *turn) meet(row outbox.Row, result outbox.Result) {
 	m := t.met[row.ID]
+	if m.times == 0 {
+		m.first = time.Now()
+	}
 	m.next = time.Now().Add(min(laterFirst<<min(m.times, 10), laterPause))
 	m.times++
 	m.again = m.again || result.Changed
 	m.lock = result.Fate == outbox.Failed
 	t.met[row.ID] = m
-	t.soon(row)
+	t.retry(row)
 }
 
-// soon has what is aside read again when a row that met something is to be tried again, though not so often that reading it takes
-// more than its share of the time.
-func (t *turn) soon(row outbox.Row) {
+// retry has a row that met something read again when it is to be tried.
+func (t *turn) retry(row outbox.Row) {
 	m := t.met[row.ID]
-	t.nextAside = later(earlier(t.nextAside, m.next), t.asideFrom)
+	t.soon(m.next)
 	if m.lock && (t.locked.IsZero() || made(row).Before(t.locked)) {
 		t.locked = made(row)
 	}
 }
+
+// soon has what is aside read again at a time, though not so often that reading it takes more than its share of the time.
+func (t *turn) soon(at time.Time) { t.nextAside = later(earlier(t.nextAside, at), t.asideFrom) }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -141,6 +166,9 @@ func (t *turn) whole(ctx context.Context) error {
 		left = left[len(in):]
 	}
 	err := t.closeGaps(ctx)
+	if errors.Is(err, outbox.ErrLater) {
+		return nil
+	}
 	t.noteGone(gone)
 	return err
 }
@@ -193,7 +221,7 @@ func (t *turn) closeGaps(ctx context.Context) error {
 // figures updates the metrics.
 func (t *turn) figures(now time.Time) {
 	t.nextFigures = now.Add(figuresRate)
-	oldest := now
+	oldest, parked := now, uint64(0)
 	if !t.locked.IsZero() {
 		oldest = t.locked
 	}
@@ -206,7 +234,14 @@ func (t *turn) figures(now time.Time) {
 		if len(l.parked) > 0 {
 			oldest = earlier(oldest, l.oldest)
 		}
+		for _, r := range l.parked {
+			parked += r.Last - r.First + 1
+		}
 	}
 	t.gauges.lag.Set(now.Sub(oldest).Seconds())
+	t.gauges.parked.Set(float64(parked))
 	t.gauges.stuck.Set(float64(t.stuck))
+	if t.session.Waiting != nil {
+		t.gauges.waiting.WithLabelValues().Set(float64(t.session.Waiting()))
+	}
 }

@@ -56,13 +56,14 @@ type turn struct {
 
 // refusal is a row to set aside.
 type refusal struct {
-	key    outbox.Key
-	reason string
+	key outbox.Key
+	err error
 }
 
-// meeting is what a row has met so far.
+// meeting is what a row has met so far: a delivery, a lock, or no biz type.
 type meeting struct {
 	times int
+	first time.Time
 	next  time.Time // it is not tried before
 	again bool      // see outbox.Row
 	lock  bool      // what it met last is a lock
@@ -164,10 +165,14 @@ func (t *turn) launchAll(ctx, moves context.Context) error {
 // write notes the refusals.
 func (t *turn) write(ctx context.Context) error {
 	for len(t.refused) > 0 {
-		if err := t.session.SetAside(ctx, t.refused[0].key, t.refused[0].reason); err != nil {
+		one := t.refused[0]
+		if err := t.session.SetAside(ctx, one.key, one.err.Error()); err != nil {
 			return err
 		}
-		t.refused = t.refused[1:]
+		if t.refused = t.refused[1:]; t.session.Patience > 0 {
+			delete(t.met, one.key.ID)
+			t.soon(time.Now()) // rows behind it go on
+		}
 	}
 	return nil
 }
@@ -210,7 +215,7 @@ func (t *turn) take(row outbox.Row, own *lane) {
 		t.aside.addNear(row.ID, t.known)
 	case time.Now().Before(t.met[row.ID].next):
 		t.block(row)
-		t.soon(row)
+		t.retry(row)
 	case l != own && (len(l.parked) > 0 || t.full(l)):
 		l.park(row, t.known)
 	default:

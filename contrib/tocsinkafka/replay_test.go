@@ -1,0 +1,119 @@
+package tocsinkafka_test
+
+import (
+	"context"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
+	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/outbox/relay"
+)
+
+// setBack sets the group's offset of partition 0, as an operator does.
+func (e *entry) setBack(identity string, offset int64) {
+	e.TB.Helper()
+	req, topic, p := kmsg.NewPtrOffsetCommitRequest(), kmsg.NewOffsetCommitRequestTopic(), kmsg.NewOffsetCommitRequestTopicPartition()
+	p.Offset = offset
+	id, err := hex.DecodeString(strings.Split(identity, ".")[1])
+	if err != nil {
+		e.TB.Fatal(err)
+	}
+	topic.Topic, topic.TopicID, topic.Partitions = commands, [16]byte(id), append(topic.Partitions, p)
+	req.Group, req.Topics = "tocsin-shop", append(req.Topics, topic)
+	resp, err := req.RequestWith(context.Background(), e.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		e.TB.Fatal(err)
+	}
+}
+
+// forget has the ledgers forget what was moved from partition 0, as they do ten minutes later, and note up to which id that is.
+func (e *entry) forget(below uint64) (identity string) {
+	e.TB.Helper()
+	topic, err := tocsinkafka.Topic(e.From)
+	if err != nil {
+		e.TB.Fatal(err)
+	}
+	parts, err := topic.Parts(e.TB.Context())
+	if err != nil {
+		e.TB.Fatal(err)
+	}
+	session, err := parts[0].Session(e.TB.Context())
+	if err != nil {
+		e.TB.Fatal(err)
+	}
+	if err := topic.Close(); err != nil {
+		e.TB.Fatal(err)
+	}
+	for database := range e.Config.Layout.Databases {
+		if err := client.MoverOf(e.Client).NoteSettled(e.TB.Context(), session.Identity, database, below, true); err != nil {
+			e.TB.Fatal(err)
+		}
+		e.Exec("DELETE FROM "+e.Config.Layout.Database(database)+".relayed WHERE outbox = ?", session.Identity)
+	}
+	return session.Identity
+}
+
+func TestAnOffsetThatWasSetBackIsRefusedWithoutReplay(t *testing.T) {
+	t.Parallel()
+	e := newEntry(t, map[string]int32{commands: 1, refused: 1})
+	e.DB = e.OpenDB("mysql", devtest.DSN(t))
+	for n := range 10 {
+		e.send(body(0, `{"biz_type": "order.close", "biz_id": "%d", "payload": "x", "delay_ms": 86400000}`, n+1))
+	}
+	stop := e.relay()
+	e.committed(10)
+	stop()
+	e.setBack(e.forget(11), 3)
+	var log devtest.Log
+	stop = e.relayTo(&log)
+	line := log.Await(t, "outbox can't be relayed: its rows wait")
+	if text, _ := line["error"].(string); !strings.Contains(text, "group tocsin-shop is at offset 3, and commands before offset 10 were carried out: set it to 10, or start the relay with --replay") {
+		t.Error(text)
+	}
+	stop()
+	if got := e.Tasks(4); got != "x pending" {
+		t.Errorf("order 4: %s", got)
+	}
+	cfg := e.config()
+	cfg.Replay = true
+	r, err := relay.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Run(func(ctx context.Context) { _ = r.Run(ctx) })
+	e.Want(10, "x pending, x pending")
+	e.committed(10)
+	for n, want := range map[uint64]string{3: "x pending", 4: "x pending, x pending"} {
+		if got := e.Tasks(n); got != want {
+			t.Errorf("order %d: %s", n, got)
+		}
+	}
+}
+
+// A topic that was made anew is another outbox: its offsets begin again, and its commands are no copies of the former ones.
+func TestATopicThatWasMadeAnewIsAnotherOutbox(t *testing.T) {
+	t.Parallel()
+	e := newEntry(t, map[string]int32{refused: 1})
+	e.broker.create(t, commands, "")
+	e.relay()
+	add := `{"biz_type": "order.close", "biz_id": "%d", "payload": "x", "delay_ms": 86400000}`
+	e.send(body(0, add, 1))
+	e.Want(1, "x pending")
+	e.broker.delete(t, commands)
+	e.broker.create(t, commands, "")
+	e.client.PurgeTopicsFromClient(commands)
+	e.send(body(0, add, 2))
+	e.Want(2, "x pending")
+	if got := e.Tasks(1); got != "x pending" {
+		t.Errorf("order 1: %s", got)
+	}
+}
