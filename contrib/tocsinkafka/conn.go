@@ -19,6 +19,12 @@ import (
 // nextWithin is how long a relay waits for a commit: its rows in flight wait meanwhile.
 const nextWithin = 500 * time.Millisecond
 
+// An empty answer about a record that was read before is asked for again, and then ends the turn.
+const (
+	emptyTries = 5
+	emptyPause = 20 * time.Millisecond // more after each
+)
+
 // conn is the outbox.Conn of a session.
 type conn struct {
 	part  *partition
@@ -120,9 +126,9 @@ func (c *conn) Read(ctx context.Context, in []outbox.Range, limit int, skip func
 	ctx, cancel := c.within(ctx)
 	defer cancel()
 	for _, r := range in {
-		top, ids := c.a.known(r, limit-len(rows), skip)
-		for _, id := range ids {
-			row, there, err := c.reread(ctx, id)
+		top, ids := c.a.known(r, limit, skip)
+		for len(ids) > 0 {
+			row, there, err := c.reread(ctx, ids[0])
 			if err != nil {
 				return nil, err
 			}
@@ -132,8 +138,12 @@ func (c *conn) Read(ctx context.Context, in []outbox.Range, limit int, skip func
 			if outbox.Full(rows, limit) {
 				return rows, nil
 			}
+			r.First = ids[0] + 1
+			if ids = ids[1:]; len(ids) == 0 { // some of them may be gone, and others follow
+				_, ids = c.a.known(r, limit, skip)
+			}
 		}
-		if r.Last > top && !outbox.Full(rows, limit) {
+		if r.Last > top {
 			return c.readNew(ctx, rows, limit)
 		}
 	}
@@ -160,9 +170,14 @@ func (c *conn) reread(ctx context.Context, id uint64) (row outbox.Row, there boo
 	return c.part.of.row(r, c.again.asked, c.again.answered), true, nil
 }
 
-// record returns the record with an id; nil: it is gone.
+// record returns the record with an id; nil: it is gone. An empty answer does not say that: a new leader may not know yet how far it
+// may be read, and one that fetches from afar may be slow.
 func (c *conn) record(ctx context.Context, id uint64) (r *kgo.Record, err error) {
-	if !c.again.has(id - 1) {
+	for tries := 0; !c.again.has(id - 1); tries++ {
+		if tries == emptyTries {
+			return nil, fmt.Errorf("%s: its leader does not show offset %d, which was read before", c.part, id-1)
+		}
+		_ = loop.Wait(ctx, time.Duration(tries)*emptyPause) // fetch sees that ctx has ended
 		if c.again, err = c.fetch(ctx, id-1); err != nil {
 			return nil, err
 		}
@@ -241,7 +256,7 @@ func (c *conn) Next(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	c.a.heard(end)
-	return end + 1, nil
+	return end + 1, c.own() // else nothing was committed
 }
 
 // heard notes the end of the partition.
