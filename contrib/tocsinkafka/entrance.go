@@ -157,11 +157,13 @@ type topic struct {
 	commits chan struct{} // has room for one: of a commit under way
 	keeping sync.WaitGroup
 
-	mu     sync.Mutex // guards the following
-	client *kgo.Client
-	stop   context.CancelFunc // ends the commits
-	parts  []*partition       // by number
-	closed bool
+	mu      sync.Mutex         // guards the following
+	client  *kgo.Client        // nil: the group is not joined
+	id      [16]byte           // of the topic, as the client knows it; 0: nobody has looked
+	stop    context.CancelFunc // ends the commits
+	parts   []*partition       // by number
+	leaving bool               // a former client has not ended
+	closed  bool
 }
 
 // String names the topic in errors.
@@ -181,6 +183,8 @@ func (t *topic) open() (*kgo.Client, error) {
 		return nil, kgo.ErrClientClosed
 	case t.client != nil:
 		return t.client, nil
+	case t.leaving:
+		return nil, fmt.Errorf("%s was created anew: its partitions are given anew", t)
 	}
 	client, err := kgo.NewClient(append(t.opts, kgo.AdjustFetchOffsetsFn(t.given), kgo.OnPartitionsRevoked(t.revoked), kgo.OnPartitionsLost(t.lost))...)
 	if err != nil {
@@ -205,16 +209,50 @@ func (t *topic) Close() error {
 	t.closed = true
 	client, stop := t.client, t.stop
 	t.mu.Unlock()
+	if client != nil {
+		stop()
+	}
+	t.keeping.Wait()
 	if client == nil {
 		return nil
 	}
-	stop()
-	t.keeping.Wait()
+	return leave(client)
+}
+
+func leave(client *kgo.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin)
 	defer cancel()
 	err := client.LeaveGroupContext(ctx)
 	client.Close()
 	return err
+}
+
+// knows compares the topic's id with the one that a client knows: it keeps that for good, and with it the offsets. If the topic was
+// made anew, nothing more is committed of the former one, and the next call of open joins the group with another client.
+func (t *topic) knows(client *kgo.Client, id [16]byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	former := t.id
+	switch {
+	case t.closed || client != t.client || id == former:
+		return
+	case former == [16]byte{}:
+		t.id = id
+		return
+	}
+	for _, p := range t.parts {
+		if a := p.end(); a != nil {
+			a.give()
+		}
+	}
+	t.stop()
+	t.client, t.id, t.leaving = nil, [16]byte{}, true
+	t.keeping.Go(func() {
+		_ = leave(client) // without an answer the group gives its partitions to others a little later
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.leaving = false
+	})
 }
 
 // found is what the brokers say of a topic.
@@ -244,6 +282,9 @@ func (t *topic) look(ctx context.Context) (f found, err error) {
 	}
 	if err == nil && f.id == [16]byte{} {
 		err = errors.New("its brokers know no ids of topics: Kafka 2.8 is the first version that does")
+	}
+	if err == nil {
+		t.knows(client, f.id)
 	}
 	return f, t.wrap("look for", err)
 }
@@ -339,17 +380,20 @@ func (t *topic) commit(ctx context.Context, of ...*assignment) (err error) {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	t.mu.Lock()
+	client := t.client // before the offsets: those of a former one are not committed with it
+	t.mu.Unlock()
 	offsets := map[int32]kgo.EpochOffset{}
 	for _, a := range of {
 		if low, more := a.done(); more {
 			offsets[a.number] = kgo.EpochOffset{Epoch: -1, Offset: int64(low)}
 		}
 	}
-	if len(offsets) == 0 {
+	if len(offsets) == 0 || client == nil {
 		return nil
 	}
 	failed := map[int32]error{}
-	t.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{t.topic: offsets},
+	client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{t.topic: offsets},
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, refused error) {
 			if err = refused; err != nil {
 				return

@@ -106,14 +106,21 @@ func TestATopicThatWasMadeAnewIsAnotherOutbox(t *testing.T) {
 	e.broker.create(t, commands, "")
 	e.relay()
 	add := `{"biz_type": "order.close", "biz_id": "%d", "payload": "x", "delay_ms": 86400000}`
-	e.send(body(0, add, 1))
-	e.Want(1, "x pending")
+	const former, all = 10, 30
+	for n := range former {
+		e.send(body(0, add, n+1))
+	}
+	e.committed(former)
 	e.broker.delete(t, commands)
 	e.broker.create(t, commands, "")
 	e.client.PurgeTopicsFromClient(commands)
-	e.send(body(0, add, 2))
-	e.Want(2, "x pending")
-	if got := e.Tasks(1); got != "x pending" {
-		t.Errorf("order 1: %s", got)
+	for n := range all - former {
+		e.send(body(0, add, former+n+1))
+	}
+	e.committed(all - former)
+	for n := range uint64(all) {
+		if got := e.Tasks(n + 1); got != "x pending" {
+			t.Errorf("order %d: %s", n+1, got)
+		}
 	}
 }
