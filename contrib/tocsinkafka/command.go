@@ -52,7 +52,9 @@ var traced = []string{"traceparent", "tracestate"}
 func (t *topic) row(r *kgo.Record, asked, answered time.Time) outbox.Row {
 	row := outbox.Row{Read: asked, Answered: answered}
 	row.ID, row.Created = uint64(r.Offset)+1, created(r)
-	row.Age = max(answered.Sub(row.Created), 0) // a delay counts from the record's time, never later than now
+	if r.Timestamp.UnixMilli() > 0 {
+		row.Age = max(answered.Sub(r.Timestamp), 0) // a delay counts from the record's time, never later than now
+	}
 	c, err := read(r)
 	if err == nil {
 		err = c.fill(&row)
