@@ -79,8 +79,10 @@ func TestAKeyThatIsRequiredIsThatOfTheCommand(t *testing.T) {
 		}
 	}
 	r := body(0, `{"op": "cancel", "biz_type": "order.close", "biz_key": "ord_1"}`)
-	r.Key = []byte("ord_1")
-	if row := reads(t, e, r); row.Problem() != "" {
-		t.Error(row.Problem())
+	for text, want := range map[string]bool{"ord_1": true, "0": false} {
+		r.Key = []byte(text)
+		if row := reads(t, e, r); (row.Problem() == "") != want {
+			t.Errorf("key %q: %q", text, row.Problem())
+		}
 	}
 }

@@ -76,7 +76,7 @@ func (c *conn) Lead(ctx context.Context, wait time.Duration) (bool, error) {
 	from, none := c.a.start()
 	switch {
 	case from > end:
-		return false, fmt.Errorf("%s ends at offset %d, and group %s is at %d: it has lost records. Look what was lost, then set the group's offset to its end", c.part, end, c.part.of.Group, from)
+		return false, fmt.Errorf("%s ends at offset %d, and group %s is at %d: it has lost records. Look what was lost, then stop the relays of the group and set its offset to that end", c.part, end, c.part.of.Group, from)
 	case from < start && !none:
 		c.eaten(from, start)
 	}
@@ -307,7 +307,7 @@ func (c *conn) Settled(_ context.Context, in []outbox.Range, _ outbox.Writers) (
 		case r.Last <= top && len(open) == 0:
 			settled = append(settled, r)
 		case !c.asked && r.First == 0:
-			return nil, fmt.Errorf("%s: %w: group %s is at offset %d, and commands before offset %d were carried out: set it to %d, or start the relay with --replay to have them carried out again",
+			return nil, fmt.Errorf("%s: %w: group %s is at offset %d, and commands before offset %d were carried out: stop the relays of the group, then set it to %d, or start one with --replay to have them carried out again",
 				c.part, outbox.ErrRewound, c.part.of.Group, top, r.Last, r.Last)
 		}
 	}
@@ -325,6 +325,7 @@ func (c *conn) SetAside(ctx context.Context, key outbox.Key, reason string) erro
 	if err != nil {
 		return err
 	}
+	reason = outbox.Reason(reason) // it may repeat what is in the record
 	for r != nil {
 		if err = c.bury(ctx, r, reason); err == nil {
 			break
@@ -337,35 +338,6 @@ func (c *conn) SetAside(ctx context.Context, key outbox.Key, reason string) erro
 		_ = loop.Wait(ctx, time.Second) // the loop ends with ctx
 	}
 	c.finish(key.ID)
-	return nil
-}
-
-// Headers of a record in the dead-letter topic.
-const (
-	errorHeader  = "tocsin-error"
-	originHeader = "tocsin-origin"
-)
-
-// bury writes a record to the dead-letter topic.
-func (c *conn) bury(ctx context.Context, r *kgo.Record, reason string) error {
-	t := c.part.of
-	client, err := t.open()
-	if err != nil {
-		return err
-	}
-	headers := append(r.Headers[:len(r.Headers):len(r.Headers)],
-		kgo.RecordHeader{Key: errorHeader, Value: []byte(reason)},
-		kgo.RecordHeader{Key: originHeader, Value: fmt.Appendf(nil, "%s/%d@%d", r.Topic, r.Partition, r.Offset)})
-	err = client.ProduceSync(ctx, &kgo.Record{Topic: t.DeadLetter, Key: r.Key, Value: r.Value, Headers: headers}).FirstErr()
-	switch {
-	case isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID):
-		client.PurgeTopicsFromClient(t.DeadLetter)
-		return fmt.Errorf("topic %s is missing: create it, as Tocsin never does", t.DeadLetter)
-	case isAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge):
-		return fmt.Errorf("topic %s takes no record of this size: raise its max.message.bytes above that of %s", t.DeadLetter, t)
-	case err != nil:
-		return fmt.Errorf("write to topic %s: %s", t.DeadLetter, oneLine(err))
-	}
 	return nil
 }
 

@@ -76,7 +76,7 @@ func TestAnOffsetThatWasSetBackIsRefusedWithoutReplay(t *testing.T) {
 	var log devtest.Log
 	stop = e.relayTo(&log)
 	line := log.Await(t, "outbox can't be relayed: its rows wait")
-	if text, _ := line["error"].(string); !strings.Contains(text, "group tocsin-shop is at offset 3, and commands before offset 10 were carried out: set it to 10, or start the relay with --replay") {
+	if text, _ := line["error"].(string); !strings.Contains(text, "group tocsin-shop is at offset 3, and commands before offset 10 were carried out: stop the relays of the group, then set it to 10, or start one with --replay") {
 		t.Error(text)
 	}
 	stop()

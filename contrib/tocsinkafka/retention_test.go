@@ -16,17 +16,17 @@ import (
 	"github.com/tocsinhq/tocsin/test/relaytest"
 )
 
-// controlled is a broker in this process, whose answers a test may change, with a topic of commands. There are no databases.
-func controlled(t *testing.T) (*entry, *kfake.Cluster) {
+// controlled is a broker in this process, whose answers a test may change, with a topic of commands and more. There are no databases.
+func controlled(t *testing.T, more ...string) (*entry, *kfake.Cluster) {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, commands))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, append(more, commands)...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
 	e := &entry{Shop: &relaytest.Shop{TB: t}}
 	e.use(tocsinkafka.Entrance{Brokers: sink.Config{Name: "orders-kafka", Addresses: cluster.ListenAddrs(), Logger: e.log.Logger()}, Group: "tocsin-shop"})
-	if e.client, err = kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+	if e.client, err = kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(2<<20)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.client.Close)
