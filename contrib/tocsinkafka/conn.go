@@ -37,8 +37,10 @@ type conn struct {
 }
 
 // identity is that of the outbox.
-func (c *conn) identity() string {
-	return "k." + hex.EncodeToString(c.id[:]) + "." + strconv.Itoa(int(c.part.number))
+func (c *conn) identity() string { return identity(c.id, int(c.part.number)) }
+
+func identity(topic [16]byte, partition int) string {
+	return "k." + hex.EncodeToString(topic[:]) + "." + strconv.Itoa(partition)
 }
 
 // IdentityNow returns the identity: records were read by the topic's id.

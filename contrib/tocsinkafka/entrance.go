@@ -108,6 +108,24 @@ func (e Entrance) Ping(ctx context.Context, cfg outbox.Config) error {
 	return of.wrap("ask for the offsets of group "+e.Group+" in", err)
 }
 
+// Identities asks the brokers for those of the topic's partitions, by number. It joins no group.
+func (e Entrance) Identities(ctx context.Context, cfg outbox.Config) (all []string, err error) {
+	if err := e.Check(cfg); err != nil {
+		return nil, err
+	}
+	opts, _ := connecting("", e.Brokers) // Check has seen its error
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	f, err := (&topic{Entrance: e, topic: cfg.Table}).find(ctx, client)
+	for n := range f.partitions {
+		all = append(all, identity(f.id, n))
+	}
+	return all, err
+}
+
 func (e Entrance) deadLetter(topic string) string { return cmp.Or(e.DeadLetter, topic+".dlt") }
 
 // Open makes what is needed to reach the topic. It connects to nothing.
@@ -186,6 +204,13 @@ func (t *topic) look(ctx context.Context) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
+	if f, err = t.find(ctx, client); err == nil {
+		t.knows(client, f.id)
+	}
+	return f, err
+}
+
+func (t *topic) find(ctx context.Context, client *kgo.Client) (f found, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	req, asked := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
@@ -201,9 +226,6 @@ func (t *topic) look(ctx context.Context) (f found, err error) {
 	}
 	if err == nil && f.id == [16]byte{} {
 		err = errors.New("its brokers know no ids of topics: Kafka 2.8 is the first version that does")
-	}
-	if err == nil {
-		t.knows(client, f.id)
 	}
 	return f, t.wrap("look for", err)
 }
