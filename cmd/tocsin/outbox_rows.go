@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -156,7 +157,7 @@ func newOutboxForget(a *app) *cobra.Command {
 		},
 		Long: "Delete the rows of an outbox from the ledgers, the tables relayed, for an outbox that was\n" +
 			"dropped or that no relay moves any more. Without IDENTITY, list what stands in the\n" +
-			"ledgers. Refused for an outbox of the config, and for one whose last row is younger than\n" +
+			"ledgers. Refused for an outbox or entrance of the config, and for one whose last row is younger than\n" +
 			"an hour, as a relay may be at work. If the outbox still has rows that were moved, a relay\n" +
 			"that comes back moves them again.",
 		Example: "  tocsin outbox forget\n  tocsin outbox forget 5d41402abc4b2a76 --dry-run",
@@ -180,7 +181,7 @@ func newOutboxForget(a *app) *cobra.Command {
 	return cmd
 }
 
-// ledgers connects, and reads the identities of the config's outboxes. All must answer.
+// ledgers connects, and reads the identities of the config's outboxes and of its entrances' partitions. All must answer.
 func (a *app) ledgers(ctx context.Context) (tables *store.Store, names map[string]string, err error) {
 	file, err := a.load()
 	if err != nil {
@@ -199,6 +200,19 @@ func (a *app) ledgers(ctx context.Context) (tables *store.Store, names map[strin
 		}
 		names[session.Identity] = box.String()
 		session.Close()
+	}
+	for _, cfg := range a.relayed(file) {
+		entrance, ok := cfg.Driver.(tocsinkafka.Entrance)
+		if !ok {
+			continue
+		}
+		identities, err := entrance.Identities(ctx, cfg)
+		if err != nil {
+			return nil, nil, fmt.Errorf("entrance %s: %w", cfg.Name, err)
+		}
+		for n, identity := range identities {
+			names[identity] = fmt.Sprintf("entrance %s, partition %d", cfg.Name, n)
+		}
 	}
 	tables, err = store.Connect(ctx, file.Tocsin())
 	return tables, names, err

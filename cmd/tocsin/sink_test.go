@@ -103,6 +103,13 @@ func TestCommandsOfATopicAreCarriedOutByRelaysAndNodes(t *testing.T) {
 			strings.Contains(text, `reason="invalid"} 1`) && strings.Contains(text, `tocsin_relay_waiting{outbox="in/0"} 0`) && strings.Contains(text, `tocsin_relay_waiting{outbox="in/1"} 0`)
 	})
 	relay.end(t)
+	moved := decode[[]outboxLedger](t, s.run("outbox", "forget", "--json"))
+	if len(moved) == 0 {
+		t.Error("nothing stands in the ledgers")
+	}
+	for _, l := range moved {
+		s.run("outbox", "forget", l.Identity).refused(t, exitUsage, "entrance in, partition ")
+	}
 	produce(t, b, commandTopic, `{"biz_type": "order.close", "biz_id": "9", "delay_ms": 0, "payload": "{\"order\":9}"}`)
 	node := s.serve("node")
 	s.waitFor("both tasks to be delivered", func() bool { return s.count(tocsin.Done) == 2 })

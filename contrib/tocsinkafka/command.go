@@ -2,6 +2,7 @@ package tocsinkafka
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,9 @@ type command struct {
 // nullPayload is the payload of a command without one: Go handlers decode payloads as JSON.
 const nullPayload = "null"
 
+// maxName is more than an op or the name of a biz type has, in bytes.
+const maxName = 255
+
 // Headers of a record that is a command itself, with its value as the payload.
 const (
 	prefix        = "tocsin-"
@@ -52,12 +56,14 @@ var traced = []string{"traceparent", "tracestate"}
 func (t *topic) row(r *kgo.Record, asked, answered time.Time) outbox.Row {
 	row := outbox.Row{Read: asked, Answered: answered}
 	row.ID, row.Created = uint64(r.Offset)+1, created(r)
-	row.Age = max(answered.Sub(row.Created), 0) // a delay counts from the record's time, never later than now
+	if r.Timestamp.UnixMilli() > 0 {
+		row.Age = max(answered.Sub(r.Timestamp), 0) // a delay counts from the record's time, never later than now
+	}
 	c, err := read(r)
 	if err == nil {
 		err = c.fill(&row)
 	}
-	if key := string(r.Key); err == nil && t.RequireKey && (key == "" || key != row.BizKey && key != strconv.FormatUint(row.BizID, 10)) {
+	if err == nil && t.RequireKey && string(r.Key) != cmp.Or(row.BizKey, strconv.FormatUint(row.BizID, 10)) {
 		err = errors.New("the record's key is not the command's biz_id or biz_key, so other commands of the same one may overtake it")
 	}
 	if err == nil && row.Delay != nil && r.Timestamp.UnixMilli() <= 0 {
@@ -65,7 +71,7 @@ func (t *topic) row(r *kgo.Record, asked, answered time.Time) outbox.Row {
 	}
 	row.Place()
 	if err != nil {
-		row.Unfit = err.Error()
+		row.Unfit = outbox.Reason(err.Error()) // it may repeat what is in the record
 	}
 	if row.BizID == 0 { // then it waits for no other record, and no other for it
 		row.BizID = row.ID
@@ -152,6 +158,9 @@ func ofBody(value []byte) (c command, err error) {
 
 // fill writes the command into a row.
 func (c command) fill(row *outbox.Row) (err error) {
+	if len(c.Op) > maxName || len(c.BizType) > maxName { // not kept: the bounds of rows in memory do not count them
+		return errors.New("op or biz_type is too long")
+	}
 	row.Op, row.BizType, row.BizKey, row.Dedup = c.Op, c.BizType, c.BizKey, c.DedupKey
 	if c.Op == "" {
 		row.Op = outbox.Add

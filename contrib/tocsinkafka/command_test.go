@@ -53,12 +53,17 @@ func TestTimesOfARecordAreTakenForWhatTheyAre(t *testing.T) {
 	if row := reads(t, e, ahead); row.Problem() != "" || row.Left(time.Now()) > time.Second {
 		t.Errorf("%+v", row)
 	}
+	wrong := body(0, `{"biz_type": "order.close", "biz_id": "1", "delay_ms": 1000}`)
+	wrong.Timestamp = time.UnixMilli(time.Now().UnixMicro()) // of a producer that takes microseconds for milliseconds
+	if row := reads(t, e, wrong); row.Problem() != "" || row.Age != 0 || row.Left(time.Now()) < 900*time.Millisecond {
+		t.Errorf("%+v", row)
+	}
 	if row := reads(t, e, body(0, `{"biz_type": "order.close", "biz_id": "1", "due_time": "0001-01-01T00:00:00Z"}`)); row.Problem() != "" || row.Due.IsZero() {
 		t.Errorf("%+v", row)
 	}
 	none := body(0, `{"biz_type": "order.close", "biz_id": "1", "delay_ms": 1000}`)
 	none.Timestamp = time.UnixMilli(-1)
-	if row := reads(t, e, none); row.Problem() != "the record has no time from which delay_ms could count: give due_time" || row.Created.IsZero() {
+	if row := reads(t, e, none); row.Problem() != "the record has no time from which delay_ms could count: give due_time" || row.Created.IsZero() || row.Age != 0 {
 		t.Errorf("%+v", row)
 	}
 }
@@ -74,8 +79,10 @@ func TestAKeyThatIsRequiredIsThatOfTheCommand(t *testing.T) {
 		}
 	}
 	r := body(0, `{"op": "cancel", "biz_type": "order.close", "biz_key": "ord_1"}`)
-	r.Key = []byte("ord_1")
-	if row := reads(t, e, r); row.Problem() != "" {
-		t.Error(row.Problem())
+	for text, want := range map[string]bool{"ord_1": true, "0": false} {
+		r.Key = []byte(text)
+		if row := reads(t, e, r); (row.Problem() == "") != want {
+			t.Errorf("key %q: %q", text, row.Problem())
+		}
 	}
 }

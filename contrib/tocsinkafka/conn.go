@@ -19,6 +19,12 @@ import (
 // nextWithin is how long a relay waits for a commit: its rows in flight wait meanwhile.
 const nextWithin = 500 * time.Millisecond
 
+// An empty answer about a record that was read before is asked for again, and then ends the turn.
+const (
+	emptyTries = 5
+	emptyPause = 20 * time.Millisecond // more after each
+)
+
 // conn is the outbox.Conn of a session.
 type conn struct {
 	part  *partition
@@ -31,8 +37,10 @@ type conn struct {
 }
 
 // identity is that of the outbox.
-func (c *conn) identity() string {
-	return "k." + hex.EncodeToString(c.id[:]) + "." + strconv.Itoa(int(c.part.number))
+func (c *conn) identity() string { return identity(c.id, int(c.part.number)) }
+
+func identity(topic [16]byte, partition int) string {
+	return "k." + hex.EncodeToString(topic[:]) + "." + strconv.Itoa(partition)
 }
 
 // IdentityNow returns the identity: records were read by the topic's id.
@@ -70,7 +78,7 @@ func (c *conn) Lead(ctx context.Context, wait time.Duration) (bool, error) {
 	from, none := c.a.start()
 	switch {
 	case from > end:
-		return false, fmt.Errorf("%s ends at offset %d, and group %s is at %d: it has lost records. Look what was lost, then set the group's offset to its end", c.part, end, c.part.of.Group, from)
+		return false, fmt.Errorf("%s ends at offset %d, and group %s is at %d: it has lost records. Look what was lost, then stop the relays of the group and set its offset to that end", c.part, end, c.part.of.Group, from)
 	case from < start && !none:
 		c.eaten(from, start)
 	}
@@ -120,9 +128,9 @@ func (c *conn) Read(ctx context.Context, in []outbox.Range, limit int, skip func
 	ctx, cancel := c.within(ctx)
 	defer cancel()
 	for _, r := range in {
-		top, ids := c.a.known(r, limit-len(rows), skip)
-		for _, id := range ids {
-			row, there, err := c.reread(ctx, id)
+		top, ids := c.a.known(r, limit, skip)
+		for len(ids) > 0 {
+			row, there, err := c.reread(ctx, ids[0])
 			if err != nil {
 				return nil, err
 			}
@@ -132,8 +140,12 @@ func (c *conn) Read(ctx context.Context, in []outbox.Range, limit int, skip func
 			if outbox.Full(rows, limit) {
 				return rows, nil
 			}
+			r.First = ids[0] + 1
+			if ids = ids[1:]; len(ids) == 0 { // some of them may be gone, and others follow
+				_, ids = c.a.known(r, limit, skip)
+			}
 		}
-		if r.Last > top && !outbox.Full(rows, limit) {
+		if r.Last > top {
 			return c.readNew(ctx, rows, limit)
 		}
 	}
@@ -160,9 +172,14 @@ func (c *conn) reread(ctx context.Context, id uint64) (row outbox.Row, there boo
 	return c.part.of.row(r, c.again.asked, c.again.answered), true, nil
 }
 
-// record returns the record with an id; nil: it is gone.
+// record returns the record with an id; nil: it is gone. An empty answer does not say that: a new leader may not know yet how far it
+// may be read, and one that fetches from afar may be slow.
 func (c *conn) record(ctx context.Context, id uint64) (r *kgo.Record, err error) {
-	if !c.again.has(id - 1) {
+	for tries := 0; !c.again.has(id - 1); tries++ {
+		if tries == emptyTries {
+			return nil, fmt.Errorf("%s: its leader does not show offset %d, which was read before", c.part, id-1)
+		}
+		_ = loop.Wait(ctx, time.Duration(tries)*emptyPause) // fetch sees that ctx has ended
 		if c.again, err = c.fetch(ctx, id-1); err != nil {
 			return nil, err
 		}
@@ -241,7 +258,7 @@ func (c *conn) Next(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	c.a.heard(end)
-	return end + 1, nil
+	return end + 1, c.own() // else nothing was committed
 }
 
 // heard notes the end of the partition.
@@ -292,7 +309,7 @@ func (c *conn) Settled(_ context.Context, in []outbox.Range, _ outbox.Writers) (
 		case r.Last <= top && len(open) == 0:
 			settled = append(settled, r)
 		case !c.asked && r.First == 0:
-			return nil, fmt.Errorf("%s: %w: group %s is at offset %d, and commands before offset %d were carried out: set it to %d, or start the relay with --replay to have them carried out again",
+			return nil, fmt.Errorf("%s: %w: group %s is at offset %d, and commands before offset %d were carried out: stop the relays of the group, then set it to %d, or start one with --replay to have them carried out again",
 				c.part, outbox.ErrRewound, c.part.of.Group, top, r.Last, r.Last)
 		}
 	}
@@ -310,6 +327,7 @@ func (c *conn) SetAside(ctx context.Context, key outbox.Key, reason string) erro
 	if err != nil {
 		return err
 	}
+	reason = outbox.Reason(reason) // it may repeat what is in the record
 	for r != nil {
 		if err = c.bury(ctx, r, reason); err == nil {
 			break
@@ -322,35 +340,6 @@ func (c *conn) SetAside(ctx context.Context, key outbox.Key, reason string) erro
 		_ = loop.Wait(ctx, time.Second) // the loop ends with ctx
 	}
 	c.finish(key.ID)
-	return nil
-}
-
-// Headers of a record in the dead-letter topic.
-const (
-	errorHeader  = "tocsin-error"
-	originHeader = "tocsin-origin"
-)
-
-// bury writes a record to the dead-letter topic.
-func (c *conn) bury(ctx context.Context, r *kgo.Record, reason string) error {
-	t := c.part.of
-	client, err := t.open()
-	if err != nil {
-		return err
-	}
-	headers := append(r.Headers[:len(r.Headers):len(r.Headers)],
-		kgo.RecordHeader{Key: errorHeader, Value: []byte(reason)},
-		kgo.RecordHeader{Key: originHeader, Value: fmt.Appendf(nil, "%s/%d@%d", r.Topic, r.Partition, r.Offset)})
-	err = client.ProduceSync(ctx, &kgo.Record{Topic: t.DeadLetter, Key: r.Key, Value: r.Value, Headers: headers}).FirstErr()
-	switch {
-	case isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID):
-		client.PurgeTopicsFromClient(t.DeadLetter)
-		return fmt.Errorf("topic %s is missing: create it, as Tocsin never does", t.DeadLetter)
-	case isAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge):
-		return fmt.Errorf("topic %s takes no record of this size: raise its max.message.bytes above that of %s", t.DeadLetter, t)
-	case err != nil:
-		return fmt.Errorf("write to topic %s: %s", t.DeadLetter, oneLine(err))
-	}
 	return nil
 }
 

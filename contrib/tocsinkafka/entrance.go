@@ -53,9 +53,9 @@ func (e Entrance) Check(cfg outbox.Config) error {
 // options are those of the client.
 func (e Entrance) options(cfg outbox.Config) ([]kgo.Opt, error) {
 	what := "entrance " + cfg.Name
-	for key, topic := range map[string]string{"topic": cfg.Table, "dead_letter": e.deadLetter(cfg.Table)} {
-		if err := fits(topic); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", what, key, err)
+	for _, pair := range [][2]string{{"topic", cfg.Table}, {"dead_letter", e.deadLetter(cfg.Table)}} {
+		if err := fits(pair[1]); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", what, pair[0], err)
 		}
 	}
 	switch {
@@ -71,7 +71,7 @@ func (e Entrance) options(cfg outbox.Config) ([]kgo.Opt, error) {
 	opts, err := connecting(what, e.Brokers)
 	return append(opts,
 		kgo.ConsumerGroup(e.Group), kgo.ConsumeTopics(cfg.Table), kgo.DisableAutoCommit(), kgo.SessionTimeout(cmp.Or(e.session, sessionTimeout)),
-		kgo.HeartbeatInterval(heartbeatEvery), kgo.RebalanceTimeout(handOver), kgo.RecordDeliveryTimeout(answerWithin),
+		kgo.HeartbeatInterval(heartbeatEvery), kgo.RebalanceTimeout(handOver),
 	), err
 }
 
@@ -106,6 +106,24 @@ func (e Entrance) Ping(ctx context.Context, cfg outbox.Config) error {
 		err = nil
 	}
 	return of.wrap("ask for the offsets of group "+e.Group+" in", err)
+}
+
+// Identities asks the brokers for those of the topic's partitions, by number. It joins no group.
+func (e Entrance) Identities(ctx context.Context, cfg outbox.Config) (all []string, err error) {
+	if err := e.Check(cfg); err != nil {
+		return nil, err
+	}
+	opts, _ := connecting("", e.Brokers) // Check has seen its error
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	f, err := (&topic{Entrance: e, topic: cfg.Table}).find(ctx, client)
+	for n := range f.partitions {
+		all = append(all, identity(f.id, n))
+	}
+	return all, err
 }
 
 func (e Entrance) deadLetter(topic string) string { return cmp.Or(e.DeadLetter, topic+".dlt") }
@@ -143,8 +161,7 @@ func (r records) Drop(context.Context, []uint64, bool) (int, error) {
 	return 0, fmt.Errorf("%w %s", errRecords, r.deadLetter)
 }
 
-// topic is the outbox.Parted of an entrance. Its client is a member of the group, reads what the partitions are asked for, and writes
-// to the dead-letter topic.
+// topic is the outbox.Parted of an entrance. Its client is a member of the group, and reads what the partitions are asked for.
 type topic struct {
 	Entrance
 	records
@@ -157,11 +174,14 @@ type topic struct {
 	commits chan struct{} // has room for one: of a commit under way
 	keeping sync.WaitGroup
 
-	mu     sync.Mutex // guards the following
-	client *kgo.Client
-	stop   context.CancelFunc // ends the commits
-	parts  []*partition       // by number
-	closed bool
+	mu      sync.Mutex         // guards the following
+	client  *kgo.Client        // nil: the group is not joined
+	writer  *kgo.Client        // to the dead-letter topic; nil: nothing was written, or writing has failed
+	id      [16]byte           // of the topic, as the client knows it; 0: nobody has looked
+	stop    context.CancelFunc // ends the commits
+	parts   []*partition       // by number
+	leaving bool               // a former client has not ended
+	closed  bool
 }
 
 // String names the topic in errors.
@@ -170,51 +190,6 @@ func (t *topic) String() string { return "topic " + t.topic }
 // Session refuses: partitions have sessions.
 func (t *topic) Session(context.Context) (*outbox.Session, error) {
 	return nil, fmt.Errorf("%s is no outbox, its partitions are", t)
-}
-
-// open joins the group, at the first call.
-func (t *topic) open() (*kgo.Client, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.closed:
-		return nil, kgo.ErrClientClosed
-	case t.client != nil:
-		return t.client, nil
-	}
-	client, err := kgo.NewClient(append(t.opts, kgo.AdjustFetchOffsetsFn(t.given), kgo.OnPartitionsRevoked(t.revoked), kgo.OnPartitionsLost(t.lost))...)
-	if err != nil {
-		return nil, err
-	}
-	client.PauseFetchTopics(t.topic) // partitions are read with requests of their own: see conn.fetch
-	ctx, stop := context.WithCancel(context.Background())
-	t.client, t.stop = client, stop
-	t.keeping.Go(func() {
-		for loop.Wait(ctx, commitEvery) == nil {
-			if err := t.commit(ctx, t.all()...); err != nil && ctx.Err() == nil {
-				t.limit.Of(t.log, "commit").Warn("offsets are not committed: commands are looked at again if this process dies", "error", err, "entrance", t.name)
-			}
-		}
-	})
-	return client, nil
-}
-
-// Close leaves the group. The sessions of all partitions are closed.
-func (t *topic) Close() error {
-	t.mu.Lock()
-	t.closed = true
-	client, stop := t.client, t.stop
-	t.mu.Unlock()
-	if client == nil {
-		return nil
-	}
-	stop()
-	t.keeping.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin)
-	defer cancel()
-	err := client.LeaveGroupContext(ctx)
-	client.Close()
-	return err
 }
 
 // found is what the brokers say of a topic.
@@ -229,6 +204,13 @@ func (t *topic) look(ctx context.Context) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
+	if f, err = t.find(ctx, client); err == nil {
+		t.knows(client, f.id)
+	}
+	return f, err
+}
+
+func (t *topic) find(ctx context.Context, client *kgo.Client) (f found, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	req, asked := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
@@ -294,79 +276,4 @@ func (t *topic) all() (all []*assignment) {
 		}
 	}
 	return all
-}
-
-// given notes partitions that the group has given to this process, and the offsets that it has for them.
-func (t *topic) given(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	for number, offset := range offsets[t.topic] {
-		t.part(number).set(offset.EpochOffset().Offset)
-	}
-	return offsets, nil
-}
-
-// revoked waits until what is under way has ended in partitions that go to others, and commits.
-func (t *topic) revoked(ctx context.Context, _ *kgo.Client, gone map[string][]int32) {
-	ctx, cancel := context.WithTimeout(ctx, handOver/2)
-	defer cancel()
-	var over []*assignment
-	for _, number := range gone[t.topic] {
-		if a := t.part(number).end(); a != nil {
-			over = append(over, a)
-		}
-	}
-	for _, a := range over {
-		a.rests(ctx)
-		a.give()
-	}
-}
-
-// lost notes that others may have the partitions by now.
-func (t *topic) lost(_ context.Context, _ *kgo.Client, gone map[string][]int32) {
-	for _, number := range gone[t.topic] {
-		if a := t.part(number).end(); a != nil {
-			a.give()
-		}
-	}
-}
-
-// commit moves the offsets of the group to what is done. While the group is rebalanced it waits.
-func (t *topic) commit(ctx context.Context, of ...*assignment) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	select {
-	case t.commits <- struct{}{}:
-		defer func() { <-t.commits }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	offsets := map[int32]kgo.EpochOffset{}
-	for _, a := range of {
-		if low, more := a.done(); more {
-			offsets[a.number] = kgo.EpochOffset{Epoch: -1, Offset: int64(low)}
-		}
-	}
-	if len(offsets) == 0 {
-		return nil
-	}
-	failed := map[int32]error{}
-	t.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{t.topic: offsets},
-		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, refused error) {
-			if err = refused; err != nil {
-				return
-			}
-			for _, topic := range resp.Topics {
-				for _, p := range topic.Partitions {
-					failed[p.Partition] = kerr.ErrorForCode(p.ErrorCode)
-				}
-			}
-		})
-	for _, a := range of {
-		offset, sent := offsets[a.number]
-		if no, answered := failed[a.number]; sent && err == nil && answered && no == nil {
-			a.commit(uint64(offset.Offset))
-		} else if no != nil {
-			err = errors.Join(err, fmt.Errorf("partition %d: %w", a.number, no))
-		}
-	}
-	return err
 }

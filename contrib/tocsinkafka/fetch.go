@@ -78,6 +78,10 @@ func (c *conn) fetch(ctx context.Context, offset uint64) (p page, err error) {
 	}
 	got := resp.(*kmsg.FetchResponse)
 	err = kerr.ErrorForCode(got.ErrorCode)
+	if err == nil && len(got.Topics) == 0 { // a quota: the client waits before its next request
+		p.from, p.to = offset, offset
+		return p, nil
+	}
 	if err == nil && (len(got.Topics) != 1 || len(got.Topics[0].Partitions) != 1) {
 		err = errors.New("no answer about the partition")
 	}

@@ -64,6 +64,27 @@ func (c *Client) SettledBelow(ctx context.Context, identity string) (below uint6
 	return slices.Min(notes), context.Cause(ctx)
 }
 
+// forgetMovedSQL forgets what was moved from an outbox. Parameters: outbox; limit. Primary key.
+const forgetMovedSQL = `DELETE /* tocsin relayed replay */ FROM {database}.relayed
+WHERE outbox = ?
+ORDER BY outbox, id, created
+LIMIT ?`
+
+// ForgetMoved has all databases, which must answer, forget what was moved from an outbox, and notes that nothing is settled: all of it is
+// moved again. If it fails, it is to be called again before anything is moved.
+func (c *Client) ForgetMoved(ctx context.Context, identity string) error {
+	for database, s := range c.home {
+		query := c.layout.Render(forgetMovedSQL, database*c.layout.Tables)
+		for n := int64(ledgerPage); n == ledgerPage; {
+			var err error
+			if n, err = s.exec(ctx, database, query, identity, ledgerPage); err != nil {
+				return err
+			}
+		}
+	}
+	return c.NoteSettled(ctx, identity, 0, 0, false)
+}
+
 func (c *Client) settledIn(ctx context.Context, identity string, database int) (id uint64, err error) {
 	err = c.Read(ctx, database*c.layout.Tables, settledReadSQL, []any{settledOf(identity)}, func(scan func(...any) error) error { return scan(&id) })
 	return id, err

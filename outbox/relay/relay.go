@@ -176,6 +176,7 @@ type Mover interface {
 	Upkeep(ctx context.Context, identity string, database int, present func(context.Context, []outbox.Key) (map[outbox.Key]bool, error)) error
 	NoteSettled(ctx context.Context, identity string, database int, id uint64, anew bool) error
 	SettledBelow(ctx context.Context, identity string) (below uint64, err error)
+	ForgetMoved(ctx context.Context, identity string) error
 }
 
 // line is the relay of one outbox.

@@ -165,12 +165,14 @@ func (t *turn) whole(ctx context.Context) error {
 		}
 		left = left[len(in):]
 	}
-	err := t.closeGaps(ctx)
-	if errors.Is(err, outbox.ErrLater) {
+	switch err := t.closeGaps(ctx); {
+	case errors.Is(err, outbox.ErrLater):
 		return nil
+	case err != nil: // Next, too, may not have noted what is gone
+		return err
 	}
 	t.noteGone(gone)
-	return err
+	return nil
 }
 
 // mark says how far the ids went at a time, and which transactions wrote into the outbox then.
