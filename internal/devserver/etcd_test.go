@@ -49,7 +49,7 @@ func withClient(t *testing.T, e *Etcd, f func(context.Context, *clientv3.Client)
 
 func TestEtcdComesBackWithItsData(t *testing.T) {
 	t.Parallel()
-	cfg := EtcdConfig{Dir: t.TempDir(), ClientPort: FreePort(), PeerPort: FreePort()}
+	cfg := EtcdConfig{Dir: t.TempDir()} // it picks ports, and others if somebody takes them
 	first := startTestEtcd(t, cfg)
 	withClient(t, first, func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Put(ctx, "/k", "v")
@@ -102,7 +102,7 @@ func TestThreeEtcdMembersOutliveOne(t *testing.T) {
 	t.Parallel()
 	cfgs, members := make([]EtcdConfig, 3), []string{}
 	for i := range cfgs {
-		cfgs[i] = EtcdConfig{Dir: t.TempDir(), ClientPort: FreePort(), PeerPort: FreePort(), Name: fmt.Sprint("m", i)}
+		cfgs[i] = EtcdConfig{Dir: t.TempDir(), PeerPort: FreePort(), Name: fmt.Sprint("m", i)}
 		members = append(members, fmt.Sprintf("%s=http://%s", cfgs[i].Name, loopback(cfgs[i].PeerPort)))
 	}
 	started := make([]*Etcd, 3)
