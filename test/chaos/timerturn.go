@@ -30,8 +30,8 @@ func (f *firing) precedes(g *firing) bool {
 	switch {
 	case f == g:
 		return false
-	case f.Revision == ofBackfill && g.Revision == ofBackfill:
-		return f.Fire.Before(g.Fire) // whenever they were made
+	case f.Revision == ofBackfill && g.Revision == ofBackfill: // if a later backfill is of earlier times, either may come first: of several, three are looked at
+		return f.Fire.Before(g.Fire) && f.Created.Before(g.Created.Add(clockSlack))
 	case f.Revision == ofHand && g.Revision == ofHand:
 		return f.JobID < g.JobID
 	case f.byHand() && g.byHand() && f.Made.Sub(g.Made).Abs() < clockSlack:
@@ -46,9 +46,10 @@ func (f *firing) precedes(g *firing) bool {
 	return cmp.Or(cmp.Compare(f.Revision, g.Revision), f.Fire.Compare(g.Fire)) < 0
 }
 
-// mayPrecede reports whether a run comes before another one, or one of them was made by hand when the time of the other was near.
+// mayPrecede reports whether a run comes before another one, or might: one of them was made by hand when the time of the other was near,
+// or both by two backfills.
 func (f *firing) mayPrecede(g *firing) bool {
-	if f == g || f.byHand() == g.byHand() {
+	if f == g || !f.byHand() && !g.byHand() {
 		return f.precedes(g)
 	}
 	return !g.precedes(f)

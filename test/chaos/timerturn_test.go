@@ -262,6 +262,14 @@ var handForgeries = map[string]timeForgery{
 		f.t.changes = append(f.t.changes, &again)
 		f.backfill(5500, 8245)
 	})),
+	"a later backfill of an earlier time begins behind the first one": breaks(under(queueing, func(f *forgedTimes) {
+		f.backfills()
+		f.begins(f.of(ofBackfill, 7500), 8300)
+		early := *f.t.changes[5]
+		early.Sent, early.Back, early.From, early.To, early.Runs = at(8240), at(8250), at(3000), at(4000), 1
+		f.t.changes = append(f.t.changes, &early)
+		f.begins(f.backfill(3500, 8245), 8400)
+	})),
 	"a later one of a backfill begins before an earlier one": breaks(under(queueing, func(f *forgedTimes) {
 		f.backfills()
 		f.begins(f.of(ofBackfill, 5500), 8300)
