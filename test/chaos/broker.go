@@ -93,9 +93,9 @@ func startBroker(ctx context.Context, name, dir string) (*broker, error) {
 	return b, nil
 }
 
-// config is that of a node's sink. Messages name the node in their source.
-func (b *broker) config(node string) sink.Config {
-	return sink.Config{Name: topic, Addresses: []string{b.Endpoint()}, Topics: []string{topic}, Cluster: "chaos/" + node}
+// sinkOf is the config of a node's sink. Messages name the node in their source.
+func sinkOf(address, node string) sink.Config {
+	return sink.Config{Name: topic, Addresses: []string{address}, Topics: []string{topic}, Cluster: "chaos/" + node}
 }
 
 // againAfter is between two connections of the consumer.
@@ -158,7 +158,7 @@ const readWithin = 2 * time.Minute
 func (b *broker) readAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
-	maker, err := b.kind.sink(b.config("harness"))
+	maker, err := b.kind.sink(sinkOf(b.Endpoint(), "harness"))
 	if err != nil {
 		return err
 	}

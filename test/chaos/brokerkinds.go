@@ -132,7 +132,7 @@ type natsProcess struct {
 	*devserver.Process
 }
 
-func (n *natsProcess) Endpoint() string { return n.role.Sink.Addresses[0] }
+func (n *natsProcess) Endpoint() string { return n.role.Address }
 
 // Restart returns when it takes connections.
 func (n *natsProcess) Restart(ctx context.Context) error {
@@ -158,7 +158,7 @@ func (n *natsProcess) Restart(ctx context.Context) error {
 // startNATS starts a server with a stream.
 func startNATS(ctx context.Context, dir string) (brokerProcess, error) {
 	n := &natsProcess{role: role{Kind: roleNATS, Name: roleNATS, Journal: dir}}
-	n.role.Sink.Addresses = []string{upstream(devserver.FreePort())}
+	n.role.Address = upstream(devserver.FreePort())
 	if err := n.Restart(ctx); err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func startNATS(ctx context.Context, dir string) (brokerProcess, error) {
 
 // serveNATS runs a NATS server until ctx ends.
 func (r role) serveNATS(ctx context.Context) error {
-	host, port, err := net.SplitHostPort(r.Sink.Addresses[0])
+	host, port, err := net.SplitHostPort(r.Address)
 	if err != nil {
 		return err
 	}

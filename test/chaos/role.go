@@ -53,7 +53,7 @@ type role struct {
 	Ownership string          // of the tables
 	Runs      bool            // there are biz types of schedules' runs
 	Broker    string          // Options.Broker
-	Sink      sink.Config     // of the broker
+	Address   string          // of the broker
 	Journal   string          // file to append to; of a broker, the folder of its data
 	Timing    Timing
 	Grace     time.Duration // sweep: below zero takes whatever is due
@@ -149,12 +149,12 @@ func (r role) with(use func(node.Config, *node.Handlers) error) error {
 		DrainTimeout: r.Timing.withDefaults().Drain, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	}
 	if r.Broker != "" {
-		maker, err := brokerKinds[r.Broker].sink(r.Sink)
+		maker, err := brokerKinds[r.Broker].sink(sinkOf(r.Address, r.Node))
 		if err != nil {
 			return errors.Join(err, j.close())
 		}
 		defer func() { _ = maker.Close(context.Background()) }() // what it could not send comes again
-		cfg.Sinks = map[string]sink.Maker{r.Sink.Name: maker}
+		cfg.Sinks = map[string]sink.Maker{topic: maker}
 	}
 	ended := make(chan struct{})
 	var telling sync.WaitGroup

@@ -74,7 +74,7 @@ func (s *Site) sit(at *seat) error {
 	}
 	r.Outboxes, r.Runs = s.outboxes(), s.opts.Runs
 	if s.broker != nil {
-		r.Broker, r.Sink = s.opts.Broker, s.broker.config(r.Node)
+		r.Broker, r.Address = s.opts.Broker, s.broker.Endpoint()
 	}
 	r.Tables, r.Etcd, r.Ownership, r.Timing = s.tables(at), at.endpoints(), s.opts.ownership(), s.opts.Timing
 	r.Journal = filepath.Join(s.opts.Dir, r.Name+journalSuffix)
