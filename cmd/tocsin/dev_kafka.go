@@ -14,6 +14,7 @@ import (
 const (
 	devSink       = "kafka" // name of the sink in the config of `tocsin dev --kafka`
 	devPartitions = 4
+	devCommands   = "orders.commands" // topic for an entrance, as docs/operations.md has it
 )
 
 // devBroker is the broker of `tocsin dev --kafka`; the zero value is none.
@@ -27,12 +28,16 @@ func (f devFlags) broker(ctx context.Context) (b devBroker, err error) {
 	if !f.kafka {
 		return b, nil
 	}
-	return startBroker(ctx, f.kafkaPort, devcluster.OrderNotify.Name())
+	return startBroker(ctx, f.kafkaPort, devcluster.OrderNotify.Name(), devCommands, devCommands+".dlt")
 }
 
-// startBroker starts one with a topic.
-func startBroker(ctx context.Context, port int, topic string) (b devBroker, err error) {
-	b.server, err = broker.Start(ctx, broker.Config{Port: port, Topics: map[string]int32{topic: devPartitions}})
+// startBroker starts one with topics.
+func startBroker(ctx context.Context, port int, topics ...string) (b devBroker, err error) {
+	partitions := map[string]int32{}
+	for _, topic := range topics {
+		partitions[topic] = devPartitions
+	}
+	b.server, err = broker.Start(ctx, broker.Config{Port: port, Topics: partitions})
 	if err != nil {
 		return devBroker{}, err
 	}
