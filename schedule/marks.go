@@ -10,9 +10,9 @@ import (
 )
 
 // marks are the keys from which on runs of a schedule may be open, in the column open_from: first that of runs for fire times, then
-// that of runs by hand. A schedule that fires each second has millions of settled runs that are not purged. Keys for fire
-// times only grow, but for maker.takeBack; whoever makes runs by hand forgets the second mark. A run that is redriven may have a
-// lower key.
+// that of runs by hand. A schedule that fires each second has millions of settled runs that are not purged. New runs for fire
+// times get higher keys, except after maker.takeBack. Making runs by hand clears the second mark. A run that is redriven may have a
+// key below the marks.
 type marks struct{ fire, hand string }
 
 // marksOf reads the column.

@@ -294,7 +294,7 @@ func (c *conn) Present(_ context.Context, keys []outbox.Key) (map[outbox.Key]boo
 	return present, nil
 }
 
-// Writers returns none: what is read is committed, and what is behind it has no offset yet.
+// Writers returns none. Reads see committed records only, and a record that is written later gets a higher offset.
 func (c *conn) Writers(context.Context) (outbox.Writers, error) { return nil, nil }
 
 // Settled returns the ranges that were read and have nothing open. A turn that has not read yet asks whether an earlier one had done

@@ -27,7 +27,7 @@ type metrics struct {
 	lateness     metric.Float64Histogram
 
 	sets  sync.Map // of labels: attribute.Set
-	exist sync.Map // biz types of which an add has succeeded, as keys
+	exist sync.Map // its keys are the names of biz types to which a task was added successfully
 }
 
 // labels are what a measurement is told apart by. Empty ones are left out.

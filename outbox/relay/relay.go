@@ -113,7 +113,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve relays one outbox, or all parts of one that has parts, until ctx ends. New parts are looked for now and then.
+// serve relays an outbox until ctx ends. If the outbox has parts, it relays each of them, and looks for new ones at intervals.
 func (r *Relay) serve(ctx context.Context, from *outbox.Outbox, tasks Mover) {
 	defer from.Close()
 	parted, ok := from.Server.(outbox.Parted)
