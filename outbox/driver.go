@@ -57,8 +57,8 @@ var (
 	ErrNotLeading = errors.New("another relay may be active by now")
 	// ErrLater says that the answer has to wait, and that the relay may go on without it.
 	ErrLater = errors.New("the outbox can't answer now")
-	// ErrRewound says that the outbox has rows again that were moved, and that the ledgers have forgotten: somebody wants them to be
-	// moved again, or has made a mistake.
+	// ErrRewound says that the outbox has rows again that were moved before, and that the ledgers may have forgotten: somebody wants them
+	// to be moved again, or has made a mistake.
 	ErrRewound = errors.New("the outbox was set back")
 )
 

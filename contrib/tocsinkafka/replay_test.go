@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/outbox/relay"
@@ -38,28 +37,17 @@ func (e *entry) setBack(identity string, offset int64) {
 // forget has the ledgers forget what was moved from partition 0, up to an id, as they do after ten minutes, and note below which id all was.
 func (e *entry) forget(last, below uint64) (identity string) {
 	e.TB.Helper()
-	topic, err := tocsinkafka.Topic(e.From)
+	identities, err := e.entrance.Identities(e.TB.Context(), e.From)
 	if err != nil {
-		e.TB.Fatal(err)
-	}
-	parts, err := topic.Parts(e.TB.Context())
-	if err != nil {
-		e.TB.Fatal(err)
-	}
-	session, err := parts[0].Session(e.TB.Context())
-	if err != nil {
-		e.TB.Fatal(err)
-	}
-	if err := topic.Close(); err != nil {
 		e.TB.Fatal(err)
 	}
 	for database := range e.Config.Layout.Databases {
-		if err := client.MoverOf(e.Client).NoteSettled(e.TB.Context(), session.Identity, database, below, true); err != nil {
+		if err := client.MoverOf(e.Client).NoteSettled(e.TB.Context(), identities[0], database, below, true); err != nil {
 			e.TB.Fatal(err)
 		}
-		e.Exec("DELETE FROM "+e.Config.Layout.Database(database)+".relayed WHERE outbox = ? AND id <= ?", session.Identity, last)
+		e.Exec("DELETE FROM "+e.Config.Layout.Database(database)+".relayed WHERE outbox = ? AND id <= ?", identities[0], last)
 	}
-	return session.Identity
+	return identities[0]
 }
 
 func TestAnOffsetThatWasSetBackIsRefusedWithoutReplay(t *testing.T) {
