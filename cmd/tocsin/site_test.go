@@ -479,9 +479,14 @@ type serving struct {
 	log *output
 }
 
-// end stops it in order, and wants exit code 0.
+// end stops it in order, and wants exit code 0. A signal before the first line of its log could meet a process that handles none yet.
 func (n *serving) end(t *testing.T) {
 	t.Helper()
+	for begin := time.Now(); n.log.String() == ""; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatal("no line in the log")
+		}
+	}
 	if err := n.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
