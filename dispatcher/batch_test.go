@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,4 +225,48 @@ func TestATaskThatEndedAProcessIsAlone(t *testing.T) {
 			t.Errorf("batches of %d with a task that ended a process and of %d without, want 1 and more", crashed, well)
 		}
 	})
+}
+
+// A target that no longer answers has few rows in hand, and few wait for it, however many slots it has and however much was loaded ahead before.
+func TestATargetWithABoundHasFewRowsInHand(t *testing.T) {
+	const rows, slots, batch = 40, 8, 10
+	var hangs chan struct{} // made in the bubble
+	var quick, inHand, most atomic.Int32
+	quick.Store(5000)
+	g := &batches{answer: func(tasks []tocsin.Info) []error {
+		n := int32(len(tasks))
+		most.Store(max(most.Load(), inHand.Add(n)))
+		defer inHand.Add(-n)
+		if quick.Add(-n) < 0 {
+			<-hangs
+		}
+		return make([]error, n)
+	}}
+	p := policy("order.close", 1)
+	p.Concurrency, p.Timeout = slots, biztype.Duration(time.Minute)
+	for name, bound := range map[string]int{"bounded": rows, "not bounded": 0} {
+		t.Run(name, func(t *testing.T) {
+			quick.Store(5000)
+			most.Store(0)
+			adapt := func(c *Config) {
+				c.Target = func(biztype.Policy) (Target, bool) { return Target{Sink: g, Batch: batch, Rows: bound}, true }
+			}
+			inBubbleOf(t, []biztype.Policy{p}, nil, adapt, func(r *rig) {
+				hangs = make(chan struct{})
+				ids := r.dueNow(10_000)
+				pass(10 * time.Second)
+				st := r.Stats()
+				t.Logf("%d in delivery, %d loaded", inHand.Load(), st.Loaded)
+				if few := inHand.Load() < rows+slots && st.Loaded <= rows; few != (bound > 0) {
+					t.Errorf("%d rows in delivery, %d loaded", inHand.Load(), st.Loaded)
+				}
+				close(hangs)
+				pass(10 * time.Second)
+				r.done(ids)
+				if n := most.Load(); bound > 0 && n >= rows+slots {
+					t.Errorf("%d rows were in delivery at once", n)
+				}
+			})
+		})
+	}
 }

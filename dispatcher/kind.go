@@ -20,6 +20,7 @@ type rule struct {
 	policy     biztype.Policy // with defaults
 	sink       Sink
 	batch      int
+	rows       int // see Target.Rows; 0: no bound
 	version    int // the newest of a payload that sink reads; 0: all
 	class      class
 	timeout    time.Duration
@@ -36,6 +37,7 @@ func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
 		policy:     p,
 		sink:       t.Sink,
 		batch:      max(t.Batch, 1),
+		rows:       t.Rows,
 		version:    t.Version,
 		class:      classOf(p.Priority),
 		timeout:    timeout,
@@ -56,16 +58,17 @@ type kind struct {
 	payload share
 	limit   loop.LogLimit // on log lines about deliveries
 
-	mu      sync.Mutex
-	running int           // slots taken, each by one worker; see occupy
-	waiting int           // rows ready over all lanes
-	proven  int           // retried rows of a batch type that succeeded since a delivery of such rows last failed as a whole
-	slot    int           // rows that the latest delivery had room for; 0: a whole batch
-	lanes   []*lane       // by server
-	turn    int           // lane that is served next
-	limiter *rate.Limiter // nil: no limit
-	unused  int           // rows that the rate allowed, and that did not start
-	timer   *time.Timer   // pumps when the rate allows the next delivery; nil: none pending
+	mu         sync.Mutex
+	running    int           // slots taken, each by one worker; see occupy
+	waiting    int           // rows ready over all lanes
+	inDelivery int           // rows that workers have
+	proven     int           // retried rows of a batch type that succeeded since a delivery of such rows last failed as a whole
+	slot       int           // rows that the latest delivery had room for; 0: a whole batch
+	lanes      []*lane       // by server
+	turn       int           // lane that is served next
+	limiter    *rate.Limiter // nil: no limit
+	unused     int           // rows that the rate allowed, and that did not start
+	timer      *time.Timer   // pumps when the rate allows the next delivery; nil: none pending
 
 	breaker breaker // what it knows of its target
 
@@ -148,15 +151,19 @@ func (k *kind) free(l *lane) int {
 	}
 	r := k.rule.Load()
 	one := min(cmp.Or(k.slot, r.batch), r.batch)
-	n := max(r.policy.Concurrency-k.running, 0) * one
+	slots, ahead := max(r.policy.Concurrency-k.running, 0), l.ahead
+	n := slots * one
+	if r.rows > 0 {
+		n, ahead = min(n, max(r.rows-k.inDelivery, slots)), min(ahead, r.rows/len(k.lanes))
+	}
 	if k.limiter != nil {
 		second := int(k.limiter.Limit())
 		n = min(n, max(second/len(k.lanes)+1, min(r.batch, second+1)))
 	}
-	if n+l.ahead == 0 && k.waiting > 0 && l.turn != k.turn {
+	if n+ahead == 0 && k.waiting > 0 && l.turn != k.turn {
 		return one
 	}
-	return n + l.ahead
+	return n + ahead
 }
 
 // put makes rows ready and starts what can start.
@@ -213,6 +220,7 @@ func (k *kind) hire(r *rule) *worker {
 // again. Called under k.mu.
 func (k *kind) dismiss(w *worker, ended bool) {
 	k.occupy(-1, k.rule.Load())
+	k.setRows(w, 0)
 	delete(k.workers, w)
 	if !ended && len(k.spare) < spareWorkers {
 		w.forget()
@@ -225,6 +233,7 @@ func (k *kind) dismiss(w *worker, ended bool) {
 func (k *kind) next(w *worker) ([]*task, *rule) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.setRows(w, 0)
 	r := k.rule.Load()
 	stop := k.d.phase.Load() != running || r.paused || k.breaker.rests.Load() || k.running > r.policy.Concurrency
 	if stop || k.waiting == 0 || !k.allow(r) {
@@ -237,15 +246,27 @@ func (k *kind) next(w *worker) ([]*task, *rule) {
 	ready := &k.lanes[k.turn%len(k.lanes)].ready
 	if k.breaker.state != "" {
 		r = k.probes(w, r)
-		w.tasks, _ = ready.pop(r, 1, w.tasks[:0])
+		w.tasks, _ = ready.pop(r, 1, 1, w.tasks[:0])
 	} else {
-		w.tasks, k.slot = ready.pop(r, k.together(r), w.tasks[:0])
+		w.tasks, k.slot = ready.pop(r, k.most(r), k.together(r), w.tasks[:0])
 	}
 	k.turn++
 	k.waiting -= len(w.tasks)
+	k.setRows(w, len(w.tasks))
 	k.charge(len(w.tasks))
 	w.waited = k.limiter != nil || k.breaker.state != "" || k.running >= r.policy.Concurrency
 	return w.tasks, r
+}
+
+// setRows notes how many rows the worker's next delivery has. Called under k.mu.
+func (k *kind) setRows(w *worker, rows int) { k.inDelivery, w.rows = k.inDelivery-w.rows+rows, rows }
+
+// most returns how many rows the next delivery may have. Called under k.mu.
+func (k *kind) most(r *rule) int {
+	if r.rows == 0 {
+		return r.batch
+	}
+	return min(r.batch, max(r.rows-k.inDelivery, 1))
 }
 
 // expire settles the deliveries that are over their time-out, and has itself

@@ -76,7 +76,7 @@ func TestReadyRowsKeepTheirOrder(t *testing.T) {
 				continue
 			}
 			n = min(n, len(model))
-			if got, _ := q.pop(&rule{batch: n}, 1, nil); !slices.Equal(got, model[:n]) {
+			if got, _ := q.pop(&rule{batch: n}, n, 1, nil); !slices.Equal(got, model[:n]) {
 				t.Fatal("out of order")
 			}
 			model = model[n:]

@@ -30,15 +30,15 @@ func (q *ready) push(tasks []*task, apart bool) {
 	}
 }
 
-// pop appends the rows of one delivery to into, and returns the delivery's capacity
+// pop appends the rows of one delivery to into, at most most, and returns the delivery's capacity
 // as slot. together is how many rows that stand apart may share one delivery.
-func (q *ready) pop(r *rule, together int, into []*task) (popped []*task, slot int) {
+func (q *ready) pop(r *rule, most, together int, into []*task) (popped []*task, slot int) {
 	q.turn = !q.turn
 	if q.again.len() == 0 || q.fresh.len() > 0 && !q.turn {
-		return q.fresh.pop(r.batch, into), r.batch
+		return q.fresh.pop(most, into), r.batch
 	}
 	n := 1
-	for !q.again.at(0).alone(r) && n < min(together, q.again.len()) && !q.again.at(n).alone(r) {
+	for !q.again.at(0).alone(r) && n < min(most, together, q.again.len()) && !q.again.at(n).alone(r) {
 		n++
 	}
 	return q.again.pop(n, into), together

@@ -20,6 +20,7 @@ type worker struct {
 	infos   []tocsin.Info // of the tasks, as the target sees them
 	replies []reply
 	results []result
+	rows    int  // in delivery; guarded by kind.mu
 	waited  bool // the tasks in hand may have waited for a slot, for the rate, or for their target
 	probe   bool // the delivery in hand is a probe; guarded by kind.mu
 

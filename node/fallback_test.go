@@ -279,10 +279,3 @@ func TestANodeTellsWhyItDeliversWithoutAFallback(t *testing.T) {
 		t.Errorf("with the secret, without a fallback: %v", single)
 	}
 }
-
-func TestABrokerThatGoesAwayHasFewRowsInHand(t *testing.T) {
-	p := biztype.Policy{Name: "order.close", Number: 1, Sink: &tocsin.Sink{Name: "orders-kafka"}}.WithDefaults()
-	if n := batchOf(p) * p.Concurrency; n > 512 {
-		t.Errorf("%d rows of one biz type go back in each node", n)
-	}
-}

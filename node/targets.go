@@ -19,9 +19,12 @@ import (
 // readWithin is how long the secrets are waited for: a directory or vault that hangs must hold up nothing else.
 const readWithin = 5 * time.Second
 
-// sinkBatch is how many tasks a broker gets in one delivery at most: a batch waits for all acks, not for one after another. While a broker that
-// went away has not been found out, all deliveries that the policy allows fill up, and all their rows go back.
-const sinkBatch = 8
+// What a broker gets: a batch waits for all acks, not for one after another. While a broker that went away has not been found out, deliveries fill
+// up, and all their rows go back: so there is a bound on these.
+const (
+	sinkBatch = 64  // tasks in one delivery at most
+	sinkRows  = 400 // of a biz type in delivery, and loaded ahead
+)
 
 // targets finds where the tasks of a policy go: a webhook or a broker if it names one, else
 // the Go handler of its name. Safe for concurrent use.
@@ -86,7 +89,11 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 		return dispatcher.Target{}, fmt.Errorf("biz type %s belongs to group %s", p.Name, p.WithDefaults().Group)
 	case !p.Handled():
 		to, err := t.make(p)
-		return dispatcher.Target{Sink: to, Batch: batchOf(p)}, err
+		target := dispatcher.Target{Sink: to, Batch: batchOf(p)}
+		if p.Sink != nil {
+			target.Rows = sinkRows
+		}
+		return target, err
 	}
 	target, ok := t.handlers.targets[p.Name]
 	if err := t.left(p.Name); err != nil {
