@@ -22,9 +22,10 @@ type tired time.Duration
 func (tired) Error() string            { return "callback answered 503" }
 func (r tired) RestFor() time.Duration { return time.Duration(r) }
 
-// target counts its calls, and fails them with what it is told to.
+// target counts its calls and their tasks, and fails them with what it is told to.
 type target struct {
 	calls atomic.Int32
+	tasks atomic.Int32
 	fails atomic.Pointer[error]
 }
 
@@ -38,6 +39,7 @@ func (g *target) fail(err error) {
 
 func (g *target) Deliver(_ context.Context, tasks []tocsin.Info) []error {
 	g.calls.Add(1)
+	g.tasks.Add(int32(len(tasks)))
 	if err := g.fails.Load(); err != nil {
 		return same(*err, len(tasks))
 	}
@@ -99,6 +101,9 @@ func TestWhileTheTargetIsAwayItsTasksWaitAndUseNoAttempt(t *testing.T) {
 				}
 				if n := g.calls.Load(); n < breakAfter || n > breakAfter+8 {
 					t.Errorf("%d deliveries until it opened", n)
+				}
+				if n := g.tasks.Load(); n > int32(8*size+breakAfter+8) { // after the first ones, one in each
+					t.Errorf("%d tasks until it opened", n)
 				}
 				breaks, missed, state := r.read("breaks"), r.read("not_reached"), r.read("lane_state")
 				if breaks["_total order.close away"] != 1 || missed["_total order.close"] < breakAfter || state[" order.close"] != 4 {

@@ -90,7 +90,7 @@ type Sink interface {
 type Target struct {
 	Sink    Sink
 	Batch   int // tasks in one Deliver at most; 0: one
-	Rows    int // loaded ahead at most, and in delivery at once, though each slot has one: should the target go away, these are put back; 0: no such bound
+	Rows    int // in delivery at once, and as many loaded: should the target go away, these are put back; at least Batch; 0: no such bound
 	Version int // the newest version of their payload that Sink reads: rows with a newer one are left alone; 0: all
 }
 

@@ -151,19 +151,21 @@ func (k *kind) free(l *lane) int {
 	}
 	r := k.rule.Load()
 	one := min(cmp.Or(k.slot, r.batch), r.batch)
-	slots, ahead := max(r.policy.Concurrency-k.running, 0), l.ahead
-	n := slots * one
+	n := max(r.policy.Concurrency-k.running, 0) * one
 	if r.rows > 0 {
-		n, ahead = min(n, max(r.rows-k.inDelivery, slots)), min(ahead, r.rows/len(k.lanes))
+		n = min(n, max(r.rows-k.inDelivery, 0))
 	}
 	if k.limiter != nil {
 		second := int(k.limiter.Limit())
 		n = min(n, max(second/len(k.lanes)+1, min(r.batch, second+1)))
 	}
-	if n+ahead == 0 && k.waiting > 0 && l.turn != k.turn {
+	if n+l.ahead == 0 && k.waiting > 0 && l.turn != k.turn {
 		return one
 	}
-	return n + ahead
+	if r.rows > 0 {
+		return min(n+l.ahead, max(r.rows/len(k.lanes), 1))
+	}
+	return n + l.ahead
 }
 
 // put makes rows ready and starts what can start.
@@ -184,8 +186,12 @@ func (k *kind) put(l *lane, tasks []*task) {
 func (k *kind) pump() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r := k.rule.Load()
-	if k.d.phase.Load() != running || r.paused || k.breaker.rests.Load() {
+	k.start(k.rule.Load())
+}
+
+// start is pump under k.mu.
+func (k *kind) start(r *rule) {
+	if k.d.phase.Load() != running || r.paused || k.breaker.rests.Load() || k.most(r) == 0 {
 		return
 	}
 	wanted := k.deliveries(r)
@@ -236,7 +242,7 @@ func (k *kind) next(w *worker) ([]*task, *rule) {
 	k.setRows(w, 0)
 	r := k.rule.Load()
 	stop := k.d.phase.Load() != running || r.paused || k.breaker.rests.Load() || k.running > r.policy.Concurrency
-	if stop || k.waiting == 0 || !k.allow(r) {
+	if stop || k.waiting == 0 || k.most(r) == 0 || !k.allow(r) {
 		k.dismiss(w, false)
 		return nil, r
 	}
@@ -254,19 +260,31 @@ func (k *kind) next(w *worker) ([]*task, *rule) {
 	k.waiting -= len(w.tasks)
 	k.setRows(w, len(w.tasks))
 	k.charge(len(w.tasks))
-	w.waited = k.limiter != nil || k.breaker.state != "" || k.running >= r.policy.Concurrency
+	w.waited = k.limiter != nil || k.breaker.state != "" || k.running >= r.policy.Concurrency || k.most(r) == 0
+	if r.rows > 0 && k.waiting > 0 {
+		k.start(r) // it has found no room before
+	}
 	return w.tasks, r
 }
 
 // setRows notes how many rows the worker's next delivery has. Called under k.mu.
 func (k *kind) setRows(w *worker, rows int) { k.inDelivery, w.rows = k.inDelivery-w.rows+rows, rows }
 
-// most returns how many rows the next delivery may have. Called under k.mu.
+// most returns how many rows the next delivery may have: one after a delivery that did not reach the target. 0: none until others end, as a
+// delivery of few rows costs as much as one of many. Called under k.mu.
 func (k *kind) most(r *rule) int {
-	if r.rows == 0 {
-		return r.batch
+	most := r.batch
+	if k.breaker.failed > 0 {
+		most = 1
 	}
-	return min(r.batch, max(r.rows-k.inDelivery, 1))
+	if r.rows == 0 {
+		return most
+	}
+	room := r.rows - k.inDelivery
+	if room < max(min(most, k.waiting)/2, 1) {
+		return 0
+	}
+	return min(most, room)
 }
 
 // expire settles the deliveries that are over their time-out, and has itself
