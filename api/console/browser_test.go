@@ -54,6 +54,9 @@ func (s *site) open(t *testing.T, width, height int) *tab {
 	err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *log.EventEntryAdded:
+			if e.Entry.Level == "verbose" { // advice
+				return
+			}
 			t.Errorf("the browser says of %s: %s", e.Entry.URL, e.Entry.Text)
 		case *runtime.EventExceptionThrown:
 			t.Errorf("the browser throws %s", e.ExceptionDetails.Text)

@@ -66,7 +66,7 @@ func TestTheBoxFindsTasksByEachKeyAndSchedulesByName(t *testing.T) {
 			t.Errorf("%q leads to %q, want %s: %s", q, got.header.Get("Location"), want, got.words())
 		}
 	}
-	b.sees("/tasks?q=7", http.StatusOK, "order.close 7 ⏲ pending")
+	b.sees("/tasks?q=7", http.StatusOK, "order.close 7 ○ pending")
 	b.sees("/tasks?q=report.daily", http.StatusOK, "Schedule: report.daily ✓ active")
 	b.sees("/tasks?q=8", http.StatusOK, "Nothing has the job_id, biz_id, biz_key or schedule name 8", "Payloads can't be searched")
 	b.sees("/tasks?q="+url.QueryEscape(`{"order":42,"text":"`+strings.Repeat("x", 64)+`"}`), http.StatusOK, "No key is that long. Payloads can't be searched")
@@ -121,9 +121,9 @@ func TestABizTypeIsPausedResumedAndItsDeadAreRedriven(t *testing.T) {
 	}
 	b := s.as("operate")
 	const path = "/biz-types/order.close"
-	b.sees("/", http.StatusOK, "order.close ▶ delivered", "Go handler").lacks(t, "the list", "coupon.remind")
-	b.done(path+"/pause", nil, "The biz type is paused", "⏸ paused", "Resume")
-	b.sees("/", http.StatusOK, "order.close ⏸ paused")
+	b.sees("/", http.StatusOK, "order.close ✓ active", "Go handler").lacks(t, "the list", "coupon.remind")
+	b.done(path+"/pause", nil, "The biz type is paused", "‖ paused", "Resume")
+	b.sees("/", http.StatusOK, "order.close ‖ paused")
 	b.done(path+"/resume", nil, "delivered again")
 	form := url.Values{"error": {"503"}, "do": {"count"}, "limit": {"10"}, "since": {"2020-01-01T00:00"}}
 	got := b.post(path+"/redrive", form)
@@ -223,7 +223,7 @@ func TestButtonsAreThoseThatTheTokenMayUse(t *testing.T) {
 	s.call("POST", "/schedules", `{"name": "foreign", "biz_type": "coupon.remind", "cron": "30 * * * *"}`)
 	b := s.as("operate")
 	for _, path := range []string{foreign, "/schedules/foreign", "/biz-types/coupon.remind", foreign + "?seen=x"} {
-		b.sees(path, http.StatusNotFound).lacks(t, path, "coupon.remind is", "⏲ pending")
+		b.sees(path, http.StatusNotFound).lacks(t, path, "coupon.remind is", "○ pending")
 	}
 	for _, path := range []string{foreign + "/cancel", foreign + "/reschedule", foreign + "/bury", foreign + "/redrive", "/schedules/foreign/run", "/schedules/foreign/deactivate", "/biz-types/coupon.remind/pause", "/biz-types/coupon.remind/redrive"} {
 		b.post(path, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {"coupon.remind"}}).has(t, path, http.StatusNotFound)
@@ -370,7 +370,7 @@ func TestAnOpenTaskIsReadAgainByItsRowAlone(t *testing.T) {
 		t.Fatal(b.get(path).text)
 	}
 	got := b.get(ask[1])
-	if got.has(t, "a refresh", http.StatusOK, "⏲ pending"); !strings.HasPrefix(got.text, `<section id="row"`) || got.header.Get("HX-Retarget") != "" || got.size > 15<<10 {
+	if got.has(t, "a refresh", http.StatusOK, "○ pending"); !strings.HasPrefix(got.text, `<section id="row"`) || got.header.Get("HX-Retarget") != "" || got.size > 15<<10 {
 		t.Errorf("%d bytes, %v: %s", got.size, got.header, got.text)
 	}
 	s.call("POST", path+":cancel", "")
