@@ -24,7 +24,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check units openapi lint-openapi dashboards clean
+.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check units openapi lint-openapi htmx dashboards clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -204,6 +204,13 @@ openapi: ## write api/openapi.yaml, after a change of the HTTP API
 lint-openapi: ## have Redocly's linter look at api/openapi.yaml
 	@scripts/install-deps.sh test-node
 	npx --yes @redocly/cli@2.77.0 lint --extends=recommended api/openapi.yaml
+
+# Apart from make test, as it needs npm's registry, which npm compares the package with.
+htmx: ## compare the console's htmx with that of npm's registry
+	@scripts/install-deps.sh test-node
+	@mkdir -p bin/npm
+	npm pack htmx.org@4.0.1 --silent --pack-destination bin/npm
+	tar -xOzf bin/npm/htmx.org-4.0.1.tgz package/dist/htmx.min.js | cmp - api/console/static/htmx.min.js
 
 dashboards: ## write deploy/grafana/dashboards, after a change in internal/dashboards
 	go test -count=1 -run TestTheDashboardsInDeploy ./internal/dashboards -update

@@ -48,6 +48,9 @@ type Config struct {
 	Timeout time.Duration       // of a request
 	Drain   time.Duration       // how long requests in hand may go on when the API stops
 	Logger  *slog.Logger        // nil: none but warnings
+	// Beside returns what Serve hands requests to, which may answer some by itself and has the API answer the others; nil: the
+	// API answers all.
+	Beside func(*API) http.Handler
 
 	Registerer prometheus.Registerer // of the metrics; nil: none
 }
@@ -186,6 +189,19 @@ const (
 	maxHeader    = 16 << 10
 )
 
+// handler is what Serve hands requests to.
+func (a *API) handler() http.Handler {
+	if a.cfg.Beside == nil {
+		return a
+	}
+	h := a.cfg.Beside(a)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.inHand.Add(1) // it may send requests to the API, which is closed only once none is in hand
+		defer a.inHand.Done()
+		h.ServeHTTP(w, r)
+	})
+}
+
 // Serve answers requests until ctx ends. Then it takes no more, gives those in hand Config.Drain to end, and closes the
 // API. cfg is nil for plain text.
 func (a *API) Serve(ctx context.Context, l net.Listener, cfg *tls.Config) error {
@@ -193,7 +209,7 @@ func (a *API) Serve(ctx context.Context, l net.Listener, cfg *tls.Config) error 
 	defer end()
 	s := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return work },
-		Handler:     a, TLSConfig: cfg, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: bodyWithin + a.cfg.Timeout + writeWithin,
+		Handler:     a.handler(), TLSConfig: cfg, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: bodyWithin + a.cfg.Timeout + writeWithin,
 		IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
 		ErrorLog: log.New(io.Discard, "", 0), // strangers' handshakes and broken connections
 	}

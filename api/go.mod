@@ -3,6 +3,8 @@ module github.com/tocsinhq/tocsin/api
 go 1.26.0
 
 require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
 	github.com/go-json-experiment/json v1.27.2
 	github.com/oapi-codegen/runtime v1.8.0
 	github.com/tocsinhq/tocsin v0.0.0

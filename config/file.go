@@ -30,6 +30,7 @@ type File struct {
 	Entrances map[string]Entrance `yaml:"entrances"` // topics of commands, relayed by `tocsin serve` and `tocsin relay`
 	Etcd      Etcd                `yaml:"etcd"`
 	Node      Node                `yaml:"node"`
+	Console   Console             `yaml:"console"` // web pages at the address of the HTTP API
 	Inserts   map[string]Inserts  `yaml:"inserts"` // by biz type: limits and spreads what a process adds with this file, be it the HTTP API, the command or a client in Go
 	Scan      Scan                `yaml:"scan"`
 	Sweep     Sweep               `yaml:"sweep"`

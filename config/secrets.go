@@ -36,6 +36,7 @@ func (f *File) expand(lookup func(string) (string, bool)) yamlfile.Faults {
 	x.whole(&f.Etcd.Username, "etcd.username")
 	x.whole(&f.Etcd.Password, "etcd.password")
 	x.whole(&f.Node.Status.Token, "node.status.token")
+	x.whole(&f.Console.Key, "console.key")
 	return x.Faults
 }
 

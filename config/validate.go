@@ -58,6 +58,7 @@ func (f File) faults() yamlfile.Faults {
 	c.entrances(f)
 	c.etcd(f.Etcd)
 	c.node(f.Node)
+	c.console(f)
 	c.scan(f.Scan)
 	c.Between("sweep.grace", f.Sweep.Grace.D(), ddl.MinSweepGrace, ddl.MaxSweepGrace)
 	if f.Sweep.Timeout != 0 {

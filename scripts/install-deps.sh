@@ -2,7 +2,7 @@
 # Installs what `make run`, `make test`, `make test-java`, `make test-node`, `make observe`, `make alerts` and `make bench-peers` need and is missing; says nothing if nothing is.
 #
 #   scripts/install-deps.sh run     MariaDB's server, etcd
-#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, RabbitMQ, PHP and Python with drivers for MySQL, Python with one for RabbitMQ, Node.js, curl, kcat
+#   scripts/install-deps.sh test    the servers, MariaDB's command line client and its programs for dumps and backups, a C compiler for the race detector, libfaketime, Prometheus, PostgreSQL, RabbitMQ, PHP and Python with drivers for MySQL, Python with one for RabbitMQ, Node.js, curl, kcat, Chromium
 #   scripts/install-deps.sh test-java  MariaDB's server, etcd, a JDK with a driver for MySQL and a reader of JSON
 #   scripts/install-deps.sh test-node  MariaDB's server, etcd, Node.js, npm
 #   scripts/install-deps.sh observe MariaDB's server, etcd, Prometheus
@@ -86,6 +86,9 @@ has_curl() { command -v curl >/dev/null; }
 
 has_kcat() { command -v kcat >/dev/null; }
 
+# The same names as api/console/browser_test.go.
+has_chromium() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
+
 has_npm() { command -v npm >/dev/null; }
 
 has_jdk() { command -v javac >/dev/null; }
@@ -117,6 +120,7 @@ missing() {
 		has_node || echo nodejs
 		has_curl || echo curl
 		has_kcat || echo kcat
+		has_chromium || echo chromium
 	fi
 	if [ "$1" = test-java ]; then
 		has_jdk || echo default-jdk-headless

@@ -70,7 +70,7 @@ func TestTheAPIIsServedWithTokensThatMayChange(t *testing.T) {
 	s := newSite(t)
 	authority := devtest.NewAuthority(t)
 	cert, key := authority.Issue(t, "api")
-	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+fmt.Sprintf("node:\n  api:\n    tokens_file: %s/tokens.yaml\n    tls: {cert: %s, key: %s}\n", s.dir, cert, key))
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+fmt.Sprintf("node:\n  api:\n    tokens_file: %s/tokens.yaml\n    tls: {cert: %s, key: %s}\nconsole: {base: /ops/}\n", s.dir, cert, key))
 	first := s.newToken("tokens.yaml", "--name", "shop", "--scope", "write", "--types", "order.*")
 	n := s.serve("api", "--api", "127.0.0.1:0", "--group", "orders")
 	client, url := trusting(t, authority), "https://"+s.apiOf(n)+"/v1/tasks"
@@ -88,6 +88,9 @@ func TestTheAPIIsServedWithTokensThatMayChange(t *testing.T) {
 	s.write("tokens.yaml", "tokens: [{}]")
 	if status, text := s.request(client, second, "POST", url, body); status != http.StatusCreated || !strings.Contains(n.log.String(), "the API keeps its last tokens") {
 		t.Errorf("with a wrong file: %d %s", status, text)
+	}
+	if status, text := s.request(client, "", "GET", strings.Replace(url, "/v1/tasks", "/ops/", 1), ""); status != http.StatusOK || !strings.Contains(text, `action="/ops/login"`) {
+		t.Errorf("the console answers %d %s", status, text)
 	}
 	if n.end(t); strings.Contains(n.log.String(), first) {
 		t.Errorf("the log has the token:\n%s", n.log)

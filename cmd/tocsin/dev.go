@@ -47,7 +47,7 @@ func newDev(a *app) *cobra.Command {
 		Long: `Starts a private MariaDB or MySQL, etcd (unless --etcd=false), nodes and a small HTTP
 receiver, adds sample tasks of two biz types due over the next seconds, and sums up what
 became of them. It then stays up until Ctrl-C, with a schedule that makes a task every 5
-seconds, and serves the HTTP API; nothing is left behind. If Prometheus is installed, it
+seconds, and serves the HTTP API and the console; nothing is left behind. If Prometheus is installed, it
 collects the metrics of all parts.
 
 With --load it goes on adding tasks, also of biz types that fail, hang, have a low rate, are
@@ -283,7 +283,9 @@ func programName() string {
 }
 
 const devHint = `
-It is still up. From a second terminal, paste for example:
+It is still up. Look at it in a browser: %[6]s/
+
+From a second terminal, paste for example:
 
   export TOCSIN_CONFIG=%[2]s
   export %[3]s=%[4]s
@@ -318,7 +320,7 @@ A cluster with the biz types of %[3]s is up, without nodes. For your program, an
   tocsin biz list
   tocsin cluster nodes
 
-The HTTP API is at %[5]s/v1.
+The console is at %[5]s/, the HTTP API at %[5]s/v1.
 Or look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[4]d
 `
 
@@ -338,6 +340,7 @@ func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, vie
 	if err != nil {
 		return err
 	}
+	file.Console.Base = "/"
 	requests, err := a.listenAPI(file, net.JoinHostPort("127.0.0.1", strconv.Itoa(f.apiPort)), a.logger("warn", "text"), c.Registerer())
 	if err != nil {
 		return err

@@ -214,6 +214,9 @@ func TestDevsCommandsReachItsNodes(t *testing.T) {
 	t.Parallel()
 	h, out := startHinted(t)
 	prints(t, out, "delivered coupon.remind biz_id 700001") // by the schedule
+	if status, text := (&site{t: t}).request(http.DefaultClient, "", "GET", prints(t, out, "Look at it in a browser: "), ""); status != http.StatusOK || !strings.Contains(text, ">coupon.remind</a>") {
+		t.Errorf("the console answers %d %s", status, text)
+	}
 	said, id := map[string]string{}, ""
 	for _, line := range h.commands {
 		printed := h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s", "kcat ", "kcat -q -c 1 ").Replace(line))

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin/api"
+	"github.com/tocsinhq/tocsin/api/console"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
@@ -46,7 +47,8 @@ deliver, else 503), /readyz (the same without the report) and /healthz (200 whil
 process lives). node.status of the config sets a token and TLS.
 
 With --api, or node.api.listen of the config, it also serves the HTTP API: tasks, biz types,
-nodes and counts, as docs/api.md describes. Without tokens (node.api.tokens or tokens_file)
+nodes and counts, as docs/api.md describes; and web pages, with console.base of the config, as
+docs/console.md describes. Without tokens (node.api.tokens or tokens_file)
 the address must be a loopback one: make a token with ` + "`tocsin token new`" + `.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
@@ -137,11 +139,23 @@ func (a *app) listenAPI(file config.File, address string, log *slog.Logger, r pr
 	if err != nil {
 		return nil, fmt.Errorf("API: %w: free the port, or choose another with --api or node.api.listen", err)
 	}
-	log.Info("the API listens", "address", l.Addr().String(), "tokens", of.HasTokens(), "tls", secure != nil)
+	log.Info("the API listens", "address", l.Addr().String(), "tokens", of.HasTokens(), "tls", secure != nil, "console", file.Console.Base)
 	return &apiServer{api.New(api.Config{
 		Tables: file.Tocsin(), Cluster: viewOf(file), Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
-		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Logger: log, Registerer: r,
+		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Beside: consoleOf(file, tokens, log), Logger: log, Registerer: r,
 	}), secure, l}, nil
+}
+
+// consoleOf makes the console of a config; nil: it wants none.
+func consoleOf(file config.File, tokens func() apitoken.Set, log *slog.Logger) func(*api.API) http.Handler {
+	if file.Console.Base == "" {
+		return nil
+	}
+	return func(served *api.API) http.Handler {
+		return console.New(console.Config{
+			API: served, Tokens: tokens, Base: file.Console.Base, Key: file.Console.Key, Timeout: file.Node.API.Limits.Timeout.D(), Logger: log,
+		})
+	}
 }
 
 // serve answers until ctx ends, and lets requests in hand end.

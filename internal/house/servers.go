@@ -30,6 +30,7 @@ var onOneServer = []skip{
 	{path: "assign", reason: "its tests are of etcd, which is the same beside every database server"},
 	{path: "internal/dashboards/live", reason: "its demo takes most of a minute, and its queries are of Prometheus"},
 	{path: "api", reason: noStatement},
+	{path: "api/console", reason: noStatement},
 	{path: "config", reason: noStatement},
 	{path: "dispatcher", reason: noStatement},
 	{path: "operator", reason: noStatement},

@@ -1,0 +1,203 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tocsinhq/tocsin/api"
+)
+
+// start lists the biz types, from which all else is a click away.
+func (v *visit) start() *page {
+	types, problem := ask[api.BizTypes](v, call{path: "/biz-types"})
+	p := &page{name: "start", Nav: "start", Title: v.T("start"), Data: types, Problem: problem, Shell: []string{v.curl("GET", "/biz-types", ""), "tocsin biz list"}}
+	if types.Incomplete {
+		p.Lacks = []string{v.T("lacks.policy")}
+	}
+	return p
+}
+
+// bizTypePage is what is known of a biz type.
+type bizTypePage struct {
+	BizType     api.BizType
+	Nodes       []typeNode
+	NodeProblem *api.Problem
+	Counted     *api.Redriven // what a redrive would do
+	Redriven    *api.Redriven // what one has done
+}
+
+// typeNode is a node of the biz type's group.
+type typeNode struct {
+	api.Node
+
+	Delivers bool
+	Lacks    string // why it can't deliver the biz type; "": it can
+}
+
+// bizType shows a biz type.
+func (v *visit) bizType() *page { return v.bizTypePage(v.r.PathValue("name")) }
+
+func (v *visit) bizTypePage(name string) *page {
+	b := &bizTypePage{}
+	var problem *api.Problem
+	var nodes api.Nodes
+	together(
+		func() { b.BizType, problem = ask[api.BizType](v, call{path: "/biz-types/" + name}) },
+		func() {
+			if v.who.SeesAll() { // the API refuses others
+				nodes, b.NodeProblem = ask[api.Nodes](v, call{path: "/cluster/nodes"})
+			}
+		},
+	)
+	if problem != nil {
+		return v.failed(problem)
+	}
+	for _, g := range nodes.Groups {
+		if g.Group == b.BizType.Group {
+			b.Nodes = append(b.Nodes, nodesOf(g, name)...)
+		}
+	}
+	p := &page{
+		name: "biztype", Nav: "start", Title: v.T("biztype.title", v.Shown(name)), Data: b, Said: v.said(),
+		Shell: []string{v.curl("GET", pathOf("biz-types", name), ""), words("tocsin biz show", name), words("tocsin biz pause", name), words("tocsin task redrive", "--type", name) + " --dry-run"},
+	}
+	if nodes.Incomplete {
+		p.Lacks = []string{v.T("lacks.nodes")}
+	}
+	return p
+}
+
+// nodesOf are the nodes of a group, as far as they are about one biz type.
+func nodesOf(g api.NodeGroup, bizType string) []typeNode {
+	all := make([]typeNode, len(g.Nodes))
+	for i, n := range g.Nodes {
+		all[i] = typeNode{n, slices.Contains(n.BizTypes, bizType), n.Lacks[bizType]}
+	}
+	return all
+}
+
+// changeBizType does what a button of the page says, and shows the biz type again.
+func (v *visit) changeBizType() *page {
+	name, act := v.r.PathValue("name"), v.r.PathValue("act")
+	switch act {
+	case "pause", "resume":
+		_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + name + ":" + act})
+		if problem == nil {
+			return &page{to: pathOf("biz-types", name) + "?done=biztype." + act}
+		}
+		return v.bizTypeRefused(name, problem)
+	case "redrive":
+		return v.redriveDead(name)
+	}
+	return v.nowhere()
+}
+
+// bizTypeRefused shows the biz type, and why something was not done.
+func (v *visit) bizTypeRefused(name string, problem *api.Problem) *page {
+	p := v.bizTypePage(name)
+	if p.Problem == nil {
+		p.Problem, p.Status = problem, problem.Status
+	}
+	return p
+}
+
+// redriveDead counts the dead tasks that a form names, or redrives them once the name of the biz type has been typed.
+func (v *visit) redriveDead(name string) *page {
+	body, problem := v.redriveOf(name)
+	if problem == nil && !body.DryRun && v.form("confirm") != name {
+		problem = v.refusal(http.StatusUnprocessableEntity, "confirm", "problem.confirm")
+	}
+	var done api.Redriven
+	if problem == nil {
+		done, problem = ask[api.Redriven](v, call{method: http.MethodPost, path: "/tasks:redrive", body: body})
+	}
+	if problem != nil {
+		return v.bizTypeRefused(name, problem)
+	}
+	p := v.bizTypePage(name)
+	if b, ok := p.Data.(*bizTypePage); ok {
+		if p.Lacks = append(p.Lacks, done.Incomplete...); done.DryRun {
+			b.Counted = &done
+		} else {
+			b.Redriven = &done
+		}
+	}
+	return p
+}
+
+// redriveOf is what a form says of the tasks to redrive.
+func (v *visit) redriveOf(name string) (api.Redrive, *api.Problem) {
+	r := api.Redrive{BizType: name, Error: v.form("error"), SameKey: v.form("same_key") != "", Restored: v.form("restored") != "", DryRun: v.form("do") != "redrive"}
+	for field, into := range map[string]**api.Time{"since": &r.Since, "until": &r.Until} {
+		if v.form(field) == "" {
+			continue
+		}
+		at, err := v.timeOf(v.form(field))
+		if err != nil {
+			return r, v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.time")
+		}
+		*into = &api.Time{Time: at}
+	}
+	for field, into := range map[string]*api.Int{"limit": &r.Limit, "per_second": &r.PerSecond} {
+		n, err := strconv.Atoi(v.form(field))
+		if v.form(field) != "" && (err != nil || n < 1) {
+			return r, v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.number")
+		}
+		*into = api.Int(n)
+	}
+	return r, nil
+}
+
+// clusterPage is what was asked of the cluster: each part is a button, since it asks etcd, and the counts every table.
+type clusterPage struct {
+	Show   string
+	Nodes  *api.Nodes
+	Tables *api.Tables
+	Stats  *api.Stats
+	TookMS int64
+}
+
+// Shows are what can be asked for.
+func (*clusterPage) Shows() []string { return []string{"nodes", "tables", "counts", "stats"} }
+
+// Counts reports whether the tasks of the tables were counted.
+func (c *clusterPage) Counts() bool { return c.Show == "counts" }
+
+// cluster shows nodes, tables or counts.
+func (v *visit) cluster() *page {
+	c := &clusterPage{Show: v.r.URL.Query().Get("show")}
+	p := &page{name: "cluster", Nav: "cluster", Title: v.T("cluster"), Data: c}
+	incomplete := false
+	switch c.Show {
+	case "nodes":
+		nodes, problem := ask[api.Nodes](v, call{path: "/cluster/nodes"})
+		if p.Problem = problem; problem == nil {
+			c.Nodes, incomplete = &nodes, nodes.Incomplete
+		}
+		p.Shell = []string{v.curl("GET", "/cluster/nodes", ""), "tocsin cluster nodes"}
+	case "tables", "counts":
+		values := url.Values{}
+		if c.Show == "counts" {
+			values.Set("counts", "true")
+		}
+		tables, problem := ask[api.Tables](v, call{path: "/cluster/tables", query: values})
+		if p.Problem = problem; problem == nil {
+			c.Tables, incomplete = &tables, tables.Incomplete
+		}
+		p.Shell = []string{v.curl("GET", "/cluster/tables"+query(values.Encode()), ""), "tocsin cluster tables --counts=" + strconv.FormatBool(c.Show == "counts")}
+	case "stats":
+		stats, problem := ask[api.Stats](v, call{path: "/stats"})
+		if p.Problem = problem; problem == nil {
+			c.Stats, p.Lacks = &stats, stats.Incomplete
+		}
+		p.Shell = []string{v.curl("GET", "/stats", ""), "tocsin biz stats"}
+	}
+	if incomplete {
+		p.Lacks = []string{v.T("lacks.nodes")}
+	}
+	c.TookMS = time.Since(v.now).Milliseconds()
+	return p
+}

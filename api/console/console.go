@@ -1,0 +1,134 @@
+// Package console serves web pages for people: tasks, schedules, biz types and the cluster. docs/console.md describes them.
+//
+//	browser --> headers and origin --> session --> page --> package api, in process --> MySQL, etcd
+//	                 403               to login             401 403 404 409 429 503
+//
+// It is the authority for what a page looks like and who is logged in. What is on a page, and what a button does, comes from
+// requests to package api with the token of whoever looks: the same scopes, problems, rates and log. It sends no statement.
+//
+// On failure: what could be read is shown, and each part that could not says why. A page that asked for nothing that exists is
+// a 404. A panic is a 500 and a line in the log. All pages work without JavaScript; with it, an open task is read again every 5 s.
+package console
+
+import (
+	"context"
+	"crypto/cipher"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin/api"
+	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/internal/loop"
+)
+
+// Config describes a console.
+type Config struct {
+	API     http.Handler        // an *api.API; it also answers all requests that are for no page
+	Tokens  func() apitoken.Set // as in api.Config; nil: nobody logs in, and callers of this host may do everything
+	Base    string              // path of the start page, which begins and ends with a slash; "": /
+	Key     string              // seals the cookies; nodes behind one address need the same; "": made now, so a restart ends all sessions
+	Timeout time.Duration       // of a page
+	Logger  *slog.Logger        // nil: none but warnings
+}
+
+// Console serves pages. Make one with New.
+type Console struct {
+	cfg    Config
+	log    *slog.Logger
+	faults loop.LogLimit
+	base   string // "" or "/a/b"
+	seal   cipher.AEAD
+	mux    *http.ServeMux
+	pages  http.Handler // mux, for requests of the console's own pages
+}
+
+// New makes a console. It sends no request before the first page.
+func New(cfg Config) *Console {
+	c := &Console{cfg: cfg, log: loop.Logger(cfg.Logger), base: strings.TrimSuffix(cfg.Base, "/"), seal: sealing(cfg.Key), mux: http.NewServeMux()}
+	c.mux.HandleFunc("GET /assets/{sum}/{name}", c.asset)
+	c.mux.HandleFunc("GET /login", c.loginPage)
+	c.mux.HandleFunc("POST /login", c.login)
+	c.mux.HandleFunc("POST /logout", c.logout)
+	c.mux.HandleFunc("POST /settings", c.settings)
+	for pattern, page := range map[string]func(*visit) *page{
+		"GET /{$}":                     (*visit).start,
+		"GET /tasks":                   (*visit).tasks,
+		"GET /tasks/{id}":              (*visit).task,
+		"POST /tasks/{id}/{act}":       (*visit).changeTask,
+		"GET /schedules":               (*visit).schedules,
+		"GET /schedules/{name}":        (*visit).schedule,
+		"POST /schedules/{name}/{act}": (*visit).changeSchedule,
+		"GET /biz-types/{name}":        (*visit).bizType,
+		"POST /biz-types/{name}/{act}": (*visit).changeBizType,
+		"GET /cluster":                 (*visit).cluster,
+		"GET /":                        (*visit).nowhere,
+	} {
+		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if v := c.admit(w, r); v != nil {
+				v.write(w, page(v))
+			}
+		})
+	}
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := c.visit(r)
+		v.write(w, v.failed(v.refusal(http.StatusForbidden, "origin", "problem.origin")))
+	}))
+	c.pages = http.StripPrefix(c.base, guard.Handler(c.mux))
+	return c
+}
+
+// policy lets a page load and send what comes from its own origin, and run or style nothing that stands in the page itself.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// ServeHTTP answers a request for a page, or has the API answer it.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rest, ours := strings.CutPrefix(r.URL.Path, c.base)
+	switch {
+	case ours && rest == "" && c.base != "":
+		http.Redirect(w, r, c.base+"/", http.StatusPermanentRedirect)
+		return
+	case !ours || !strings.HasPrefix(rest, "/") || c.base == "" && strings.HasPrefix(rest, "/v1/"):
+		c.cfg.API.ServeHTTP(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin") // none at all would hide the origin of forms, too
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	ctx, cancel := context.WithTimeout(r.Context(), c.cfg.Timeout)
+	defer cancel()
+	defer func() {
+		if cause := recover(); cause != nil { // pages are written whole, so nothing has been written yet
+			c.faults.Of(c.log, "panic").Error("a page failed", "path", r.URL.Path, "error", fmt.Sprint("panic: ", cause))
+			http.Error(w, "the console failed: its log has the cause", http.StatusInternalServerError)
+		}
+	}()
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	c.pages.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// maxForm is the longest form, in bytes.
+const maxForm = 64 << 10
+
+// refusal is a problem that the console itself has.
+func (v *visit) refusal(status int, code, text string) *api.Problem {
+	return &api.Problem{Status: status, Code: code, Title: http.StatusText(status), Detail: v.T(text)}
+}
+
+// nowhere answers what is no page.
+func (v *visit) nowhere() *page {
+	return v.failed(v.refusal(http.StatusNotFound, "no_such_path", "problem.nowhere"))
+}
+
+// failed is a page that shows nothing but a problem.
+func (v *visit) failed(p *api.Problem) *page {
+	return &page{name: "failed", Title: v.T("problem"), Status: p.Status, Problem: p}
+}

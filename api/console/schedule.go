@@ -1,0 +1,188 @@
+package console
+
+import (
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/tocsinhq/tocsin/api"
+	"github.com/tocsinhq/tocsin/internal/quantile"
+)
+
+// schedulesPage is a list of schedules.
+type schedulesPage struct {
+	Schedules []api.Schedule
+	Next      string // cursor
+	Filtered  bool
+	States    []string
+}
+
+// scheduleStates are those that a list can be of.
+var scheduleStates = []string{"active", "inactive", "paused", "ended"}
+
+// schedules lists schedules by name.
+func (v *visit) schedules() *page {
+	list := &schedulesPage{States: scheduleStates}
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	for _, name := range []string{"app", "biz_type", "state", "cursor"} {
+		if value := v.r.FormValue(name); value != "" {
+			query.Set(name, value)
+			list.Filtered = true
+		}
+	}
+	found, problem := ask[api.Schedules](v, call{path: "/schedules", query: query})
+	list.Schedules, list.Next = found.Schedules, found.NextCursor
+	query.Del("cursor")
+	return &page{
+		name: "schedules", Nav: "schedules", Title: v.T("schedules"), Data: list, Lacks: found.Incomplete, Problem: problem,
+		Shell: []string{v.curl("GET", "/schedules?"+query.Encode(), ""),
+			words("tocsin schedule list", "--app", query.Get("app"), "--type", query.Get("biz_type"), "--state", query.Get("state"), "--limit", strconv.Itoa(pageSize))},
+	}
+}
+
+// schedulePage is what is known of a schedule. Each part is there, or why it is not.
+type schedulePage struct {
+	Schedule    api.Schedule
+	Next        api.FireTimes
+	NextProblem *api.Problem
+	Runs        api.ScheduleRuns
+	RunsProblem *api.Problem
+	Sums        *sums
+	Bars        []bar
+	Once        string // makes a second click on "run now" make no second run
+	First       bool   // the first page of the history
+}
+
+// sums are figures of the newest runs.
+type sums struct {
+	Runs, Failed int
+	Total, P95   int64 // of durations, in milliseconds
+	Late         int64 // lateness of the slowest in twenty
+	Oldest       api.Time
+}
+
+// counted is how many runs sums is of, at most.
+const counted = 200
+
+// schedule shows a schedule.
+func (v *visit) schedule() *page { return v.schedulePage(v.r.PathValue("name")) }
+
+func (v *visit) schedulePage(name string) *page {
+	s := &schedulePage{Once: rand.Text()}
+	cursor := v.r.URL.Query().Get("cursor")
+	s.First = cursor == ""
+	path := "/schedules/" + name
+	var problem, uncounted *api.Problem
+	var newest api.ScheduleRuns
+	together(
+		func() { s.Schedule, problem = ask[api.Schedule](v, call{path: path}) },
+		func() {
+			s.Next, s.NextProblem = ask[api.FireTimes](v, call{path: path + "/next", query: url.Values{"n": {"10"}}})
+		},
+		func() {
+			s.Runs, s.RunsProblem = ask[api.ScheduleRuns](v, call{path: path + "/runs", query: pageQuery(cursor)})
+		},
+		func() {
+			if s.First {
+				newest, uncounted = ask[api.ScheduleRuns](v, call{path: path + "/runs", query: url.Values{"limit": {strconv.Itoa(counted)}}})
+			}
+		},
+	)
+	if problem != nil {
+		p := v.failed(problem)
+		p.Nav = "schedules"
+		return p
+	}
+	if s.First && uncounted == nil && len(newest.Runs.Runs) > 0 {
+		s.Sums, s.Bars = sumsOf(newest.Runs.Runs), bars(newest.Runs.Runs)
+	}
+	return &page{
+		name: "schedule", Nav: "schedules", Title: v.T("schedule.title", v.Shown(name)), Data: s, Said: v.said(),
+		Shell: []string{
+			v.curl("GET", pathOf("schedules", name), ""), words("tocsin schedule show", name), v.curl("GET", pathOf("schedules", name, "runs"), ""), words("tocsin schedule runs", name),
+			words("tocsin schedule next", name),
+		},
+	}
+}
+
+// failedOutcomes are those of attempts that did not do what was to be done.
+var failedOutcomes = []string{"retried", "buried", "cut_off", "missed"}
+
+// sumsOf adds up runs.
+func sumsOf(runs []api.Run) *sums {
+	s := &sums{Runs: len(runs), Oldest: runs[len(runs)-1].Started}
+	var took, late []int64
+	for _, r := range runs {
+		s.Total += r.DurationMS
+		took, late = append(took, r.DurationMS), append(late, r.LatenessMS)
+		if slices.Contains(failedOutcomes, r.Outcome) {
+			s.Failed++
+		}
+	}
+	slices.Sort(took)
+	slices.Sort(late)
+	s.P95, s.Late = quantile.Of(took, 0.95), quantile.Of(late, 0.95)
+	return s
+}
+
+// changeSchedule does what a button of the page says, and shows the schedule again.
+func (v *visit) changeSchedule() *page {
+	name, act := v.r.PathValue("name"), v.r.PathValue("act")
+	change := call{method: http.MethodPost, path: "/schedules/" + name + ":" + act}
+	var problem *api.Problem
+	switch act {
+	case "run":
+		change.key = v.form("once")
+		_, problem = ask[api.RunByHand](v, change)
+	case "activate", "deactivate":
+		_, problem = ask[api.Schedule](v, change)
+	default:
+		problem = v.refusal(http.StatusNotFound, "no_such_path", "problem.nowhere")
+	}
+	if problem == nil {
+		return &page{to: pathOf("schedules", name) + "?done=schedule." + act}
+	}
+	if problem.Status == http.StatusNotFound {
+		return v.failed(problem)
+	}
+	p := v.schedulePage(name)
+	p.Problem, p.Status = problem, problem.Status
+	return p
+}
+
+// bar is a run in the timeline of a schedule: the longer it took, the higher.
+type bar struct {
+	X, Y, Width, Height int
+	Failed              bool
+	Run                 api.Run
+}
+
+// Above is where the mark of a run that failed stands.
+func (b bar) Above() int { return b.Y - 1 }
+
+// The timeline, in pixels.
+const (
+	barsShown  = 60
+	barWidth   = 8
+	barsHigh   = 56
+	leastHigh  = 3
+	failedHigh = 8 // of the mark above a run that failed
+)
+
+// bars draws the newest runs, the latest at the right. Heights are shares of the longest run.
+func bars(runs []api.Run) []bar {
+	runs = slices.Clone(runs[:min(len(runs), barsShown)])
+	slices.Reverse(runs)
+	longest := int64(1)
+	for _, r := range runs {
+		longest = max(longest, r.DurationMS)
+	}
+	all := make([]bar, len(runs))
+	for i, r := range runs {
+		height := max(int(r.DurationMS*(barsHigh-failedHigh)/longest), leastHigh)
+		all[i] = bar{i * (barWidth + 2), barsHigh - height, barWidth, height, slices.Contains(failedOutcomes, r.Outcome), r}
+	}
+	return all
+}

@@ -1,0 +1,29 @@
+// What pages do beside links and forms: an open task is read again every 5 s while it can be seen. All pages work without this file.
+"use strict";
+(() => {
+	const stale = () => document.getElementById("stale");
+	const refresh = () => {
+		if (document.hidden) return;
+		for (const part of document.querySelectorAll("[data-refresh]")) htmx.trigger(part, "refresh");
+	};
+	setInterval(refresh, 5000);
+	document.addEventListener("visibilitychange", refresh);
+	document.addEventListener("htmx:before:swap", (e) => {
+		const response = e.detail.ctx.response;
+		if (response.status === 401) location.reload(); // to the login
+		if (response.status >= 400) e.preventDefault();
+		stale().hidden = response.status < 400;
+	});
+	document.addEventListener("htmx:error", () => { stale().hidden = false; });
+	// The zone of this machine can be chosen by its name.
+	const zones = document.getElementById("zones");
+	const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+	if (zones && here && here !== "UTC") zones.append(new Option(here, here));
+	document.addEventListener("keydown", (e) => {
+		if (e.key === "Escape") document.querySelector("header .me").open = false;
+		if (e.key === "/" && !e.target.closest("input, textarea, select")) {
+			e.preventDefault();
+			document.getElementById("q")?.focus();
+		}
+	});
+})();

@@ -1,0 +1,278 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tocsinhq/tocsin/api"
+)
+
+// taskPage is what is known of a task. Each part is there, or why it is not.
+type taskPage struct {
+	ID         string
+	Task       *api.Task
+	Why        *api.Explanation
+	WhyProblem *api.Problem
+	Runs       []api.Run
+	MoreRuns   bool
+	RunProblem *api.Problem
+	Seen       string // what a refresh compares the row with; "": the task has ended
+	Act        string // the form that was refused
+}
+
+// runsShown is how many attempts a page of a task has at most.
+const runsShown = 50
+
+// finals are the statuses in which nothing more happens by itself.
+var finals = []api.Status{"done", "cancelled", "dead"}
+
+// Open reports whether the task has not ended.
+func (t *taskPage) Open() bool { return t.Task != nil && !slices.Contains(finals, t.Task.Status) }
+
+// seen tells two states of a task's row apart, and whether it is due.
+func seen(t api.Task, now time.Time) string {
+	return fmt.Sprintf("%s.%d.%d.%d.%t", t.Status, t.Version, t.Attempts, t.Modified.UnixMilli(), t.ActionTime.After(now))
+}
+
+// task shows a task. A refresh reads its row alone, until that has changed.
+func (v *visit) task() *page {
+	id, before := v.r.PathValue("id"), v.r.URL.Query().Get("seen")
+	if before == "" {
+		return v.taskPage(id)
+	}
+	row, problem := ask[api.Task](v, call{path: "/tasks/" + id})
+	switch {
+	case problem != nil:
+		return v.failed(problem)
+	case seen(row, v.now) == before:
+		return &page{name: "task", fragment: "row", Data: &taskPage{ID: id, Task: &row, Seen: before}}
+	}
+	p := v.taskPage(id)
+	p.fragment, p.retarget = "live", "#live"
+	return p
+}
+
+// taskPage reads all that is known of a task.
+func (v *visit) taskPage(id string) *page {
+	t := &taskPage{ID: id}
+	var row api.Task
+	var why api.Explanation
+	var runs api.Runs
+	var problem *api.Problem
+	together(
+		func() { row, problem = ask[api.Task](v, call{path: "/tasks/" + id}) },
+		func() { why, t.WhyProblem = ask[api.Explanation](v, call{path: "/tasks/" + id + "/why"}) },
+		func() {
+			runs, t.RunProblem = ask[api.Runs](v, call{path: "/tasks/" + id + "/runs", query: url.Values{"limit": {strconv.Itoa(runsShown)}}})
+		},
+	)
+	if problem != nil && problem.Status < http.StatusInternalServerError && t.RunProblem != nil {
+		p := v.failed(problem)
+		p.Nav = "tasks"
+		return p
+	}
+	if problem == nil {
+		t.Task = &row
+	}
+	if t.WhyProblem == nil {
+		t.Why = &why
+	}
+	t.Runs, t.MoreRuns = runs.Runs, runs.NextCursor != ""
+	if t.Open() {
+		t.Seen = seen(row, v.now)
+	}
+	return &page{
+		name: "task", Nav: "tasks", Title: v.T("task.title", v.Shown(id)), Problem: problem, Data: t, Said: v.said(),
+		Shell: []string{v.curl("GET", "/tasks/"+id+"/why", ""), words("tocsin task why", id), v.curl("GET", "/tasks/"+id, ""), words("tocsin task get", id), words("tocsin task runs", id)},
+	}
+}
+
+// changeTask does what a button of the page says, and shows the task again.
+func (v *visit) changeTask() *page {
+	id, act := v.r.PathValue("id"), v.r.PathValue("act")
+	body, problem := v.changeOf(act)
+	if problem == nil {
+		_, problem = ask[api.Task](v, call{method: http.MethodPost, path: "/tasks/" + id + ":" + act, body: body})
+	}
+	if problem == nil {
+		return &page{to: pathOf("tasks", id) + "?done=task." + act}
+	}
+	if problem.Status == http.StatusNotFound {
+		return v.failed(problem)
+	}
+	p := v.taskPage(id)
+	if t, ok := p.Data.(*taskPage); ok {
+		p.Problem, p.Status, t.Act = problem, problem.Status, act
+	}
+	return p
+}
+
+// changeOf is the body of a change of a task, as its form has it.
+func (v *visit) changeOf(act string) (any, *api.Problem) {
+	switch act {
+	case "cancel":
+		return nil, nil
+	case "redrive":
+		return api.Revival{SameKey: v.form("same_key") != ""}, nil
+	case "bury":
+		return api.Burial{Reason: v.form("reason")}, nil
+	case "reschedule":
+		return v.newTime()
+	}
+	return nil, v.refusal(http.StatusNotFound, "no_such_path", "problem.nowhere")
+}
+
+// newTime reads a time of the visit's zone, or a number of minutes from now.
+func (v *visit) newTime() (any, *api.Problem) {
+	if minutes := v.form("minutes"); minutes != "" {
+		n, err := strconv.ParseFloat(minutes, 64)
+		if !(err == nil && n >= 0 && n <= 10*366*24*60) {
+			return nil, v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.minutes")
+		}
+		ms := api.Int(n * 60_000)
+		return api.NewTime{DelayMS: &ms}, nil
+	}
+	at, err := v.timeOf(v.form("at"))
+	if err != nil {
+		return nil, v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.time")
+	}
+	return api.NewTime{DueTime: &api.Time{Time: at}}, nil
+}
+
+// timeOf reads a time as an input for dates has it, in the zone of the visit.
+func (v *visit) timeOf(text string) (at time.Time, err error) {
+	for _, form := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05"} {
+		if at, err = time.ParseInLocation(form, text, v.zone); err == nil {
+			return at, nil
+		}
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
+// said is what a button of the page before has done, by its key.
+func (v *visit) said() string {
+	if pair, ok := texts["done."+v.r.URL.Query().Get("done")]; ok {
+		return pair[languages[v.lang].column]
+	}
+	return ""
+}
+
+// tasksPage is a list of tasks, or what a search has found.
+type tasksPage struct {
+	Searched bool
+	Tasks    []api.Task
+	Schedule *api.Schedule // of the name that was searched for
+	Next     string        // cursor
+	BizTypes []api.BizType
+	Statuses []string
+	Refused  bool // the text is no key
+}
+
+// pageSize is how many rows a list has at most.
+const pageSize = 50
+
+// statuses are those that a list can be of.
+var statuses = []string{"pending", "claimed", "dead", "done", "cancelled"}
+
+// tasks finds a task by what somebody has in hand, or lists those in a status.
+func (v *visit) tasks() *page {
+	q, status, of := v.r.FormValue("q"), v.r.FormValue("status"), v.r.FormValue("biz_type")
+	list := &tasksPage{Statuses: statuses}
+	p := &page{name: "tasks", Nav: "tasks", Title: v.T("tasks"), Data: list}
+	if types, problem := ask[api.BizTypes](v, call{path: "/biz-types"}); problem == nil {
+		list.BizTypes = types.BizTypes
+	}
+	switch {
+	case q != "":
+		list.Searched = true
+		v.search(p, list, q)
+	case status != "":
+		list.Searched = true
+		query := pageQuery(v.r.FormValue("cursor"))
+		query.Set("status", status)
+		if of != "" {
+			query.Set("biz_type", of)
+		}
+		found, problem := ask[api.Tasks](v, call{path: "/tasks", query: query})
+		list.Tasks, list.Next, p.Lacks, p.Problem = found.Tasks, found.NextCursor, found.Incomplete, problem
+		query.Del("cursor")
+		p.Shell = []string{v.curl("GET", "/tasks?"+query.Encode(), ""), words("tocsin task list --status", status, "--limit", strconv.Itoa(pageSize), "--type", of)}
+	}
+	return p
+}
+
+// maxKey is the longest biz_key, in bytes.
+const maxKey = 64
+
+// search asks for a job_id, a biz_id, a biz_key and a schedule of a text. One task alone is shown at once.
+func (v *visit) search(p *page, list *tasksPage, q string) {
+	if len(q) > maxKey {
+		list.Refused = true
+		return
+	}
+	var byID, byKey api.Tasks
+	var task api.Task
+	var schedule api.Schedule
+	found := [4]*api.Problem{}
+	_, wrong := strconv.ParseUint(q, 10, 64)
+	number := wrong == nil && q[0] != '0'
+	cursor := v.r.FormValue("cursor")
+	subject := func(name string) url.Values {
+		query := pageQuery(cursor)
+		query.Set(name, q)
+		return query
+	}
+	together(
+		func() {
+			if number && cursor == "" {
+				task, found[0] = ask[api.Task](v, call{path: "/tasks/" + q})
+			}
+		},
+		func() {
+			if number {
+				byID, found[1] = ask[api.Tasks](v, call{path: "/tasks", query: subject("biz_id")})
+			}
+		},
+		func() {
+			if !number {
+				byKey, found[2] = ask[api.Tasks](v, call{path: "/tasks", query: subject("biz_key")})
+			}
+		},
+		func() { schedule, found[3] = ask[api.Schedule](v, call{path: "/schedules/" + q}) },
+	)
+	if task.JobID != "" {
+		list.Tasks = append(list.Tasks, task)
+	}
+	list.Tasks, list.Next = append(append(list.Tasks, byID.Tasks...), byKey.Tasks...), cmp.Or(byID.NextCursor, byKey.NextCursor)
+	if schedule.ID != "" {
+		list.Schedule = &schedule
+	}
+	for _, problem := range found {
+		if problem != nil && problem.Status != http.StatusNotFound {
+			p.Problem = problem
+		}
+	}
+	if len(list.Tasks) == 1 && list.Schedule == nil && p.Problem == nil && cursor == "" && list.Next == "" {
+		p.to = pathOf("tasks", list.Tasks[0].JobID)
+	}
+	flag, name := "--key", "biz_key"
+	if number {
+		flag, name = "--biz-id", "biz_id"
+		p.Shell = []string{v.curl("GET", "/tasks/"+q, ""), words("tocsin task get", q)}
+	}
+	p.Shell = append(p.Shell, v.curl("GET", "/tasks?"+url.Values{name: {q}}.Encode(), ""), words("tocsin task list "+flag, q))
+}
+
+// pageQuery asks for a page of a list.
+func pageQuery(cursor string) url.Values {
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	return query
+}
