@@ -63,6 +63,7 @@ func init() {
 		ref := of.(Ref).ref
 		return ref.BizType, ref.BizID, ref.BizKey
 	}
+	client.WhenOf = func(when any) client.When { return when.(When).when }
 	client.Specs = func(config any) []mysql.Spec { return config.(Config).specs() }
 }
 
@@ -217,7 +218,8 @@ func (c *Client) RescheduleTx(ctx context.Context, tx Tx, ref Ref, when When) (C
 type ChangeFunc func(ctx context.Context, call *Changing) error
 
 // Changing is a call that changes tasks or schedules, as the functions of Config.UseChanges see it. It names what the call
-// names: a job_id, a biz type with a biz_id or key, or a schedule. What it does not name is zero.
+// names: a job_id, a biz type with a biz_id or key, or a schedule. What it does not name is zero: of operator.Act, which cancels or
+// reschedules many tasks at once, all but Op.
 type Changing struct {
 	Op       string // cancel, cancel_tx, reschedule or reschedule_tx; schedule_ and apply, create, update, edit, activate, deactivate, run_now, backfill or delete
 	JobID    JobID

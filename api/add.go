@@ -346,16 +346,25 @@ func resultOf(done tocsin.Added, n NewTask, i int) Result {
 	return Result{Added: &added}
 }
 
-// failed returns the problem of a batch if all of its tasks failed for want of servers; nil if any of them has another answer. If
-// any may be stored, it says so.
+// failed is wholly of the tasks of a batch.
 func (m AddedMany) failed() error {
-	p := m.Results[0].Problem
-	for _, r := range m.Results {
-		if r.Problem == nil || r.Problem.Status < http.StatusInternalServerError {
+	problems := make([]*Problem, len(m.Results))
+	for i, r := range m.Results {
+		problems[i] = r.Problem
+	}
+	return wholly(problems)
+}
+
+// wholly returns the problem of many tasks if all of them failed for want of servers; nil if any of them has another answer, which
+// is a nil problem if the task did not fail. If any task may be changed, it says so.
+func wholly(problems []*Problem) error {
+	p := problems[0]
+	for _, one := range problems {
+		if one == nil || one.Status < http.StatusInternalServerError {
 			return nil
 		}
-		if r.Problem.Code == "outcome_unknown" {
-			p = r.Problem
+		if one.Code == "outcome_unknown" {
+			p = one
 		}
 	}
 	return p

@@ -13,6 +13,7 @@ import (
 
 // changes registers the operations that cancel, reschedule, redrive and bury tasks.
 func (a *API) changes() {
+	a.acts()
 	register(a, operation{
 		id: "cancel_task", method: http.MethodPost, path: "/tasks/{id}:cancel", tag: "tasks", needs: apitoken.Write,
 		summary: "Cancel a task",

@@ -43,7 +43,7 @@ func TestABadBodyCostsLittle(t *testing.T) {
 		"one name many times":          `{` + strings.Repeat(`"a":0,`, 170_000) + `"a":0}`,
 		"many fields":                  manyFields(100_000),
 	} {
-		for _, path := range []string{"/v1/tasks:batch", "/v1/tasks", "/v1/schedules"} {
+		for _, path := range []string{"/v1/tasks:batch", "/v1/tasks", "/v1/tasks:act", "/v1/schedules"} {
 			w := httptest.NewRecorder()
 			cost := allocated(func() {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))

@@ -69,7 +69,7 @@ func TestThePageNamesEveryOperationAndProblem(t *testing.T) {
 			}
 		}
 	}
-	for _, table := range []map[string]bad{badTokens(strings.Repeat("x", 70)), badBodies(), badPaths(), badLists(), badSchedules(), badChanges()} {
+	for _, table := range []map[string]bad{badTokens(strings.Repeat("x", 70)), badBodies(), badPaths(), badLists(), badSchedules(), badChanges(), badActs()} {
 		for _, b := range table {
 			if !strings.Contains(page, "`"+b.code+"`") {
 				t.Errorf("docs/api.md lacks the code %s", b.code)

@@ -40,7 +40,8 @@ func TestEveryOperationWorksWithTheRolesOfThePage(t *testing.T) {
 	for _, r := range []request{
 		post("/tasks", task(`"dedup_key": "k"`)), post("/tasks:batch", `{"tasks": [`+task(`"dedup_key": "l"`)+`]}`), get("/tasks?biz_id=1"), get("/tasks?status=pending"),
 		get("/tasks/" + id), get("/tasks/" + id + "/why"), get("/tasks/" + id + "/runs"), post("/tasks/"+id+":reschedule", `{"delay_ms": 5000}`), post("/tasks/"+id+":bury", "{}"),
-		post("/tasks/"+id+":redrive", ""), post("/tasks/"+id+":cancel", ""), post("/tasks:redrive", `{"all": true}`), get("/biz-types"),
+		get("/tasks:deadgroups"),
+		post("/tasks/"+id+":redrive", ""), act("bury", "", id), act("redrive", "", id), act("reschedule", `, "delay_ms": 5`, id), act("cancel", "", id), post("/tasks/"+id+":cancel", ""), post("/tasks:redrive", `{"all": true}`), get("/biz-types"),
 		post("/biz-types/order.close:pause", ""), post("/biz-types/order.close:resume", ""), get("/cluster/nodes"), get("/cluster/tables?counts=true"), get("/stats"),
 		post("/schedules", hourly("here", `, "jitter": "1m"`)), get("/schedules"), get("/schedules/here"), get("/schedules/here/next"), get("/schedules/here/runs"),
 		put("here", "*", hourly("here", `, "payload": "p"`)), post("/schedules/here:deactivate", ""), post("/schedules/here:run", ""), post("/schedules/here:activate", ""),

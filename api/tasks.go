@@ -13,6 +13,7 @@ import (
 
 // tasks registers the operations that add tasks, look them up and explain them.
 func (a *API) tasks() {
+	a.deadGroups()
 	registerWhole(a, operation{
 		id: "add_task", method: http.MethodPost, path: "/tasks", tag: "tasks", needs: apitoken.Write, status: http.StatusCreated,
 		summary: "Add a task",

@@ -254,7 +254,7 @@ func TestForeignBizTypesDoNotExist(t *testing.T) {
 	}
 	for _, r := range []request{
 		get("/tasks/ID"), get("/tasks/ID/why"), get("/tasks/ID/runs"), post("/tasks/ID:cancel", ""), post("/tasks/ID:reschedule", `{"delay_ms": 1}`), post("/tasks/ID:redrive", ""), post("/tasks/ID:bury", "{}"),
-		get("/tasks?status=pending&biz_type=TYPE"), get("/tasks?biz_id=7&biz_type=TYPE"), post("/tasks:redrive", `{"biz_type": "TYPE"}`),
+		get("/tasks?status=pending&biz_type=TYPE"), get("/tasks?biz_id=7&biz_type=TYPE"), get("/tasks:deadgroups?biz_type=TYPE"), post("/tasks:redrive", `{"biz_type": "TYPE"}`),
 		post("/tasks:redrive", `{"biz_type": "TYPE", "dry_run": true}`), get("/biz-types/TYPE"), post("/biz-types/TYPE:pause", ""), post("/biz-types/TYPE:resume", ""),
 		post("/tasks", `{"biz_type": "TYPE", "biz_id": "7", "delay_ms": 1}`),
 	} {

@@ -28,14 +28,17 @@ func (o *Operator) RedriveSameKey(ctx context.Context, id tocsin.JobID) (tocsin.
 	return o.rewrite(ctx, id, func() (bool, error) { return o.tables.Redrive(ctx, id, true) }, onlyDead)
 }
 
-const onlyDead = "only a dead task can be redriven"
+const (
+	onlyDead = "only a dead task can be redriven"
+	notFinal = "only a task that is not final can be buried"
+)
 
 // Bury makes a task dead that is not final, with the reason as its last error, cut at tocsin.MaxError characters, and returns
 // it. A delivery that is under way goes on, and its success still completes the task; of a strict biz type nothing is changed
 // then, and the error is tocsin.ErrInDelivery. It returns ErrStatus, and the task as it is, if the task is final, and
 // tocsin.ErrNotFound if there is none.
 func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (tocsin.Info, error) {
-	info, err := o.rewrite(ctx, id, func() (bool, error) { return o.tables.Bury(ctx, id, reason) }, "only a task that is not final can be buried")
+	info, err := o.rewrite(ctx, id, func() (bool, error) { return o.tables.Bury(ctx, id, reason) }, notFinal)
 	if errors.Is(err, ErrStatus) && info.Status == tocsin.Claimed {
 		err = client.Refuse(tocsin.ErrInDelivery, "task %s is in delivery, and biz type %s is strict: nothing is changed, try again later", id, info.BizType)
 	}

@@ -251,6 +251,12 @@ func TestTheStepsOfTheAPIsPageCanBePasted(t *testing.T) {
 		return strings.Contains(node.String(), "received ") && strings.Contains(node.String(), id[1]) && strings.Contains(node.String(), `{\"order\":42}`)
 	})
 	r.waitFor("the task is done", func() bool { return strings.Contains(r.paste("list"), `"status":"done"`) })
+	if out := r.paste("groups"); !strings.Contains(out, `"groups":[],"tasks":0,"more":false`) {
+		t.Errorf("dead are %s", out)
+	}
+	if out := r.paste("act"); strings.Count(out, `"code":"not_found"`) != 2 {
+		t.Errorf("buried %s", out)
+	}
 	if out := r.paste("schedule"); !strings.Contains(out, `"state":"active"`) {
 		t.Errorf("created %s", out)
 	}

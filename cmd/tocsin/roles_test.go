@@ -509,7 +509,8 @@ func (u *roleUser) actCancel() error {
 		ids = append(ids, added.JobID)
 	}
 	u.set(ids[2], "status = 4")
-	err := u.runAll("task cancel "+ids[0].String(), "task reschedule "+ids[1].String()+" --in 1s", "task redrive "+ids[2].String(), "task bury "+ids[3].String()+" --reason test")
+	err := u.runAll("task cancel "+ids[0].String(), "task reschedule "+ids[1].String()+" --in 1s", "task redrive "+ids[2].String(), "task bury "+ids[3].String()+" --reason test",
+		"task bury "+ids[1].String()+" "+ids[2].String())
 	if err != nil {
 		return err
 	}
@@ -530,7 +531,7 @@ func (u *roleUser) actCancel() error {
 
 func (u *roleUser) actRead() error {
 	id := u.addOne("order.close").String()
-	return u.runAll("task get "+id, "task runs "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "biz list", "biz show order.close", "schedule list", "cluster nodes", "cluster tables",
+	return u.runAll("task get "+id, "task runs "+id, "task why "+id, "task list --biz-id 99", "task list --status pending", "task dead", "biz list", "biz show order.close", "schedule list", "cluster nodes", "cluster tables",
 		"ddl verify", "ddl plan --migrate", "ddl restore-check", "audit", "audit --outbox", "sweep --dry-run", "purge --dry-run")
 }
 

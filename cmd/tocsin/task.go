@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/operator"
 )
 
 func newTask(a *app) *cobra.Command {
 	return group("task", "Add, look up, explain, cancel, reschedule, redrive and bury tasks",
-		newTaskAdd(a), newTaskGet(a), newTaskRuns(a), newTaskWhy(a), newTaskList(a), newTaskCancel(a), newTaskReschedule(a), newTaskRedrive(a), newTaskBury(a))
+		newTaskAdd(a), newTaskGet(a), newTaskRuns(a), newTaskWhy(a), newTaskList(a), newTaskDead(a), newTaskCancel(a), newTaskReschedule(a), newTaskRedrive(a), newTaskBury(a))
 }
 
 // misused makes what the root package refuses without asking a server an error
@@ -69,16 +70,14 @@ func (o *ofBiz) flags(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.key, "key", "", "instead of --biz-id: a business key that is not a number, at most 64 bytes")
 }
 
-// ref reads either a JOB_ID argument or the flags.
+// ref reads either the first JOB_ID argument or the flags.
 func (o *ofBiz) ref(args []string) (tocsin.Ref, error) {
 	switch {
-	case len(args) == 1 && (o.name != "" || o.bizID != 0 || o.key != ""):
+	case len(args) > 0 && (o.name != "" || o.bizID != 0 || o.key != ""):
 		return tocsin.Ref{}, usage("name a JOB_ID, or --type and --biz-id or --key, not both")
-	case len(args) == 1:
+	case len(args) > 0:
 		id, err := parseJobID(args[0])
 		return tocsin.ByID(id), err
-	case len(args) > 1:
-		return tocsin.Ref{}, usage("one JOB_ID at a time, got %d", len(args))
 	case o.name == "" || (o.bizID == 0) == (o.key == ""):
 		return tocsin.Ref{}, usage("name a JOB_ID, or --type and one of --biz-id and --key")
 	case o.key != "":
@@ -221,14 +220,17 @@ func readPayload(text string, in io.Reader) (string, error) {
 func newTaskCancel(a *app) *cobra.Command {
 	var of ofBiz
 	cmd := &cobra.Command{
-		Use: "cancel (JOB_ID | --type NAME (--biz-id N | --key KEY))", Short: "Cancel tasks",
-		Long: "Cancel one task, or all tasks of a biz type and biz_id or key that have not ended. A delivery that is\n" +
+		Use: "cancel (JOB_ID... | --type NAME (--biz-id N | --key KEY))", Short: "Cancel tasks",
+		Long: "Cancel tasks by their ids, or all tasks of a biz type and biz_id or key that have not ended. A delivery that is\n" +
 			"under way settles nothing any more; of a strict biz type nothing is changed then, and the exit code\n" +
-			"is 1. It is 1 too if there were tasks and none was cancelled.",
+			"is 1. It is 1 too if there were tasks and none was cancelled, or not all of several JOB_IDs.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := of.ref(args)
 			if err != nil {
 				return err
+			}
+			if len(args) > 1 {
+				return a.act(cmd.Context(), args, "cancelled", operator.Act{Deed: operator.DeedCancel})
 			}
 			return a.change(cmd.Context(), "cancelled", func(c *tocsin.Client) (tocsin.Change, error) { return c.Cancel(cmd.Context(), ref) })
 		},
@@ -241,10 +243,11 @@ func newTaskReschedule(a *app) *cobra.Command {
 	var of ofBiz
 	var w when
 	cmd := &cobra.Command{
-		Use: "reschedule (JOB_ID | --type NAME (--biz-id N | --key KEY)) (--in DURATION | --at TIME)", Short: "Give tasks another action time",
-		Long: "Give one task, or all tasks of a biz type and biz_id or key that have not ended, another action time.\n" +
+		Use: "reschedule (JOB_ID... | --type NAME (--biz-id N | --key KEY)) (--in DURATION | --at TIME)", Short: "Give tasks another action time",
+		Long: "Give tasks by their ids, or all tasks of a biz type and biz_id or key that have not ended, another action time.\n" +
 			"Their attempts begin anew. A delivery that is under way settles nothing any more; of a strict biz type\n" +
-			"nothing is changed then, and the exit code is 1. It is 1 too if there were tasks and none was rescheduled.",
+			"nothing is changed then, and the exit code is 1. It is 1 too if there were tasks and none was rescheduled,\n" +
+			"or not all of several JOB_IDs.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := of.ref(args)
 			if err != nil {
@@ -253,6 +256,9 @@ func newTaskReschedule(a *app) *cobra.Command {
 			at, err := w.read(cmd)
 			if err != nil {
 				return err
+			}
+			if len(args) > 1 {
+				return a.act(cmd.Context(), args, "rescheduled", operator.Act{Deed: operator.DeedReschedule, When: at})
 			}
 			return a.change(cmd.Context(), "rescheduled", func(c *tocsin.Client) (tocsin.Change, error) { return c.Reschedule(cmd.Context(), ref, at) })
 		},

@@ -24,8 +24,8 @@ type redriveFlags struct {
 func newTaskRedrive(a *app) *cobra.Command {
 	var f redriveFlags
 	c := &cobra.Command{
-		Use: "redrive (JOB_ID | --type NAME | --all)", Short: "Deliver dead tasks once more, at once",
-		Long: `Makes dead tasks pending again and due at once: one, those of a biz type, or all, as far as the
+		Use: "redrive (JOB_ID... | --type NAME | --all)", Short: "Deliver dead tasks once more, at once",
+		Long: `Makes dead tasks pending again and due at once: by their ids, those of a biz type, or all, as far as the
 other flags name them. Their attempts begin anew. Tasks that die while it runs stay dead.
 
 They get a new idempotency key (webhook-id), so a receiver that remembers keys takes them as new.
@@ -40,15 +40,15 @@ by their JOB_ID, or with --restored, which redrives no others.`,
   tocsin task redrive --all --restored --same-key`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case len(args) == 1 && f.BizType == "" && !f.all:
-				return a.redriveOne(cmd, args[0], f.SameKey)
+			case len(args) > 0 && f.BizType == "" && !f.all:
+				return a.redriveThese(cmd, args, f.SameKey)
 			case len(args) == 0 && (f.BizType != "") != f.all:
 				if err := f.check(cmd.Flags().Changed, time.Now()); err != nil {
 					return err
 				}
 				return a.redriveMany(cmd.Context(), f.DeadQuery)
 			}
-			return usage("name one JOB_ID, --type or --all")
+			return usage("name a JOB_ID, --type or --all")
 		},
 	}
 	flags := c.Flags()
@@ -97,14 +97,17 @@ func past(flag, text string, now time.Time, given bool) (time.Time, error) {
 	return at, nil
 }
 
-// redriveOne redrives one task.
-func (a *app) redriveOne(cmd *cobra.Command, text string, same bool) error {
+// redriveThese redrives tasks by their ids.
+func (a *app) redriveThese(cmd *cobra.Command, args []string, same bool) error {
 	for _, flag := range []string{"since", "until", "error", "restored", "limit", "per-second", "dry-run"} {
 		if cmd.Flags().Changed(flag) {
-			return usage("--%s is for --type and --all: leave it out for one JOB_ID", flag)
+			return usage("--%s is for --type and --all: leave it out for a JOB_ID", flag)
 		}
 	}
-	id, err := parseJobID(text)
+	if len(args) > 1 {
+		return a.act(cmd.Context(), args, "redriven", operator.Act{Deed: operator.DeedRedrive, SameKey: same})
+	}
+	id, err := parseJobID(args[0])
 	if err != nil {
 		return err
 	}
@@ -155,12 +158,17 @@ func writeRedriven(w io.Writer, r operator.Redriven, limit int) {
 func newTaskBury(a *app) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "bury JOB_ID", Short: "Make a task dead; it can be redriven", Args: exactArgs("JOB_ID"),
-		Long: `Makes a task dead that has not ended, with the reason as its last error. A delivery that is under way
-goes on, and may still complete it; of a strict biz type nothing is changed then.`,
-		RunE: ofJob(func(cmd *cobra.Command, id tocsin.JobID) error {
-			return a.rewrite(cmd.Context(), func(o *operator.Operator) (tocsin.Info, error) { return o.Bury(cmd.Context(), id, reason) })
-		}),
+		Use: "bury JOB_ID...", Short: "Make tasks dead; they can be redriven", Args: someJobs,
+		Long: `Makes tasks dead that have not ended, with the reason as their last error. A delivery that is under way
+goes on, and may still complete its task; of a strict biz type nothing is changed then.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return a.act(cmd.Context(), args, "buried", operator.Act{Deed: operator.DeedBury, Reason: reason})
+			}
+			return ofJob(func(cmd *cobra.Command, id tocsin.JobID) error {
+				return a.rewrite(cmd.Context(), func(o *operator.Operator) (tocsin.Info, error) { return o.Bury(cmd.Context(), id, reason) })
+			})(cmd, args)
+		},
 	}
 	c.Flags().StringVar(&reason, "reason", "buried by hand", "why, for its last error")
 	return c

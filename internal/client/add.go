@@ -137,7 +137,7 @@ func (c *Client) standing(ctx context.Context, conn *sql.Conn, r *Row, maybe boo
 
 // near reports whether the doorbell may have to be rung for a task of At: the
 // database decides, as only its clock counts.
-func (c *Client) near(w When) bool { return w.until(time.Now()) < c.horizon+nearMargin }
+func (c *Client) near(w When) bool { return w.Near(c.horizon) }
 
 // AddTx stores rows in the caller's own transaction: they exist exactly if that commits. Those whose table is on another server than
 // the transaction go through the outbox of the config; without one that is ErrOtherServer, or ErrLayout if the config's own database
@@ -178,7 +178,7 @@ func (c *Client) addRowTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 }
 
 func (c *Client) addTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
-	text, micros := r.when.args()
+	text, micros := r.when.Args()
 	query, ours := c.ours(addSQL, r.table)
 	n, err := Execute(ctx, tx, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
 	switch {

@@ -111,13 +111,13 @@ type change struct {
 // change makes ready a cancel or reschedule.
 func (c *Client) change(ctx context.Context, op string, ref Ref, when When) (change, error) {
 	if op == outbox.Cancel {
-		return c.changeOf(ctx, op, ref, cancelSQL)
+		return c.changeOf(ctx, op, ref, CancelSQL)
 	}
-	if err := when.valid(time.Now()); err != nil {
+	if err := when.Valid(time.Now()); err != nil {
 		return change{}, err
 	}
-	text, micros := when.args()
-	ch, err := c.changeOf(ctx, op, ref, rescheduleSQL, text, micros, text, micros)
+	text, micros := when.Args()
+	ch, err := c.changeOf(ctx, op, ref, RescheduleSQL, text, micros, text, micros)
 	switch {
 	case err != nil || !c.near(when):
 	case ch.id != 0:

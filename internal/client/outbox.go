@@ -232,7 +232,7 @@ func sqlState(err error) string {
 // job_id before it is stored.
 func (c *Client) RelayChange(ctx context.Context, exec Exec, op string, ref Ref, when When) (Change, error) {
 	if op == outbox.Reschedule {
-		if err := when.valid(time.Now()); err != nil {
+		if err := when.Valid(time.Now()); err != nil {
 			return Change{}, err
 		}
 	}

@@ -21,6 +21,9 @@ var (
 	// Batch returns how many tasks the handler of a biz type in a *node.Handlers takes at once; 0: one, or there is no handler.
 	Batch func(handlers any, bizType string) int
 
+	// WhenOf returns what a tocsin.When means.
+	WhenOf func(when any) When
+
 	// RefOf returns what a tocsin.Ref of BizType.Of or BizType.OfKey means; "": it is one of ByID.
 	RefOf func(ref any) (bizType string, bizID uint64, key string)
 )

@@ -139,7 +139,7 @@ const holderSQL = `SELECT /* tocsin holder */
     job_id,
     status,
     biz_key,
-    COALESCE(IF(status = 1, ` + strictSQL + `, 0), 0)
+    COALESCE(IF(status = 1, ` + StrictSQL + `, 0), 0)
 FROM {task} AS t FORCE INDEX (uk_biz)
 WHERE biz_id = ?
     AND biz_type = ?
@@ -174,7 +174,7 @@ const (
     COALESCE(SUM(status = 0), 0),
     COALESCE(SUM(status = 1), 0),
     COALESCE(SUM(status = 0 AND action_time <= UTC_TIMESTAMP(3) + INTERVAL 10000 MICROSECOND), 0),
-    COALESCE(MAX(IF(status = 1 OR status = 0 AND action_time <= UTC_TIMESTAMP(3) + INTERVAL 10000 MICROSECOND, ` + strictSQL + `, 0)), 0),
+    COALESCE(MAX(IF(status = 1 OR status = 0 AND action_time <= UTC_TIMESTAMP(3) + INTERVAL 10000 MICROSECOND, ` + StrictSQL + `, 0)), 0),
     (
         SELECT COUNT(*)
         FROM {database}.layout
@@ -182,8 +182,8 @@ const (
     )
 FROM {task} AS t FORCE INDEX ({index})`
 
-	// strictSQL is 1 if the biz type of task t is strict; 0 or NULL if it is not.
-	strictSQL = `(SELECT JSON_CONTAINS(b.policy, 'true', '$.strict') FROM {database}.biz_type AS b WHERE b.number = t.biz_type)`
+	// StrictSQL is 1 if the biz type of task t is strict; 0 or NULL if it is not.
+	StrictSQL = `(SELECT JSON_CONTAINS(b.policy, 'true', '$.strict') FROM {database}.biz_type AS b WHERE b.number = t.biz_type)`
 
 	ofIDSQL = `
 WHERE job_id = ?`
@@ -205,17 +205,17 @@ FOR UPDATE`
 	noWaitSQL = ` NOWAIT`
 )
 
-// cancelSQL and rescheduleSQL change pending tasks, and claimed ones of a biz type that is not strict: the delivery under way then
+// CancelSQL and RescheduleSQL change pending tasks, and claimed ones of a biz type that is not strict: the delivery under way then
 // meets another status or version, and settles nothing. A condition (ofIDSQL, ofBizSQL) and pendingSQL or openSQL follow.
-// Parameters: of rescheduleSQL dueSQL's, twice; the condition's. Zero rows: there is none.
+// Parameters: of RescheduleSQL dueSQL's, twice; the condition's. Zero rows: there is none.
 const (
-	cancelSQL = `UPDATE /* tocsin cancel */ {task} FORCE INDEX ({index})
+	CancelSQL = `UPDATE /* tocsin cancel */ {task} FORCE INDEX ({index})
 SET status = 3,
     action_time = UTC_TIMESTAMP(3),
     dedup_key = NULL,
     gmt_modified = UTC_TIMESTAMP(3)`
 
-	rescheduleSQL = `UPDATE /* tocsin reschedule */ {task} FORCE INDEX ({index})
+	RescheduleSQL = `UPDATE /* tocsin reschedule */ {task} FORCE INDEX ({index})
 SET status = 0,
     action_time = GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3)),
     due_time = ` + dueSQL + `,

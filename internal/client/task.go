@@ -31,7 +31,7 @@ type Task struct {
 
 // valid returns what is wrong with the task. The name of its biz type is checked elsewhere.
 func (t Task) valid(now time.Time) error {
-	if err := t.When.valid(now); err != nil {
+	if err := t.When.Valid(now); err != nil {
 		return err
 	}
 	if err := t.Unique.valid(t.Dedup); err != nil {

@@ -62,7 +62,7 @@ func (c *Client) uniqueTx(ctx context.Context, tx Tx, r *Row) (Added, error) {
 // database may not be ours, and a holder with r's id is another client's. maybe: an earlier try may have stored r.
 func (c *Client) addUnique(ctx context.Context, in Tx, r *Row, maybe bool) (Added, error) {
 	query, ours := c.ours(addUniqueSQL, r.table)
-	text, micros := r.when.args()
+	text, micros := r.when.Args()
 	for range maxCollisions {
 		n, err := Execute(ctx, in, query, r.addArgs(append([]any{text, micros, text, micros}, ours...)...)...)
 		if err == nil && n == 0 {
@@ -138,8 +138,8 @@ func (c *Client) meetHolder(ctx context.Context, in Tx, r *Row, s *stored) (adde
 
 // postpone gives a task, which is locked and not final, r's action time.
 func (c *Client) postpone(ctx context.Context, in Tx, r *Row, id uint64) error {
-	text, micros := r.when.args()
-	query := strings.ReplaceAll(rescheduleSQL+ofIDSQL+openSQL, "{index}", "PRIMARY")
+	text, micros := r.when.Args()
+	query := strings.ReplaceAll(RescheduleSQL+ofIDSQL+openSQL, "{index}", "PRIMARY")
 	if _, err := Execute(ctx, in, c.layout.Render(query, r.table), text, micros, text, micros, id); err != nil {
 		return err
 	}

@@ -40,9 +40,9 @@ func ceil(d time.Duration) time.Duration {
 // absolute tells At from In.
 func (w When) absolute() bool { return w.in < 0 }
 
-// valid refuses what can't be meant, by this machine's clock: the limits are
+// Valid refuses what can't be meant, by this machine's clock: the limits are
 // years, so its error does not matter.
-func (w When) valid(now time.Time) error {
+func (w When) Valid(now time.Time) error {
 	switch {
 	case !w.set:
 		return Refuse(ErrInvalid, "no action time: use tocsin.In or tocsin.At")
@@ -81,8 +81,11 @@ func (w When) until(now time.Time) time.Duration {
 	return w.due(now).Sub(now)
 }
 
-// args are the parameters of dueSQL.
-func (w When) args() (text any, micros int64) {
+// Near reports whether a task at this time is to ring the doorbell, whose horizon this is.
+func (w When) Near(horizon time.Duration) bool { return w.until(time.Now()) < horizon+nearMargin }
+
+// Args are the parameters of dueSQL.
+func (w When) Args() (text any, micros int64) {
 	if w.absolute() {
 		return w.at.Format(TimeForm), 0
 	}

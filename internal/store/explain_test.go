@@ -216,6 +216,10 @@ func (b *bench) keyPlans(t *testing.T) {
 		"redrive":   redrive.render(nil, b.ofTable(0, in)),
 		"look":      look.render(nil, b.fill(parts[0])),
 		"by hand":   buryByHand.render(nil, b.ofTable(0, slots{"ids": ids[:1]})),
+		"acting":    acting.render(nil, b.ofTable(0, in)),
+		"buried":    buryLocked.render(nil, b.ofTable(0, in)),
+		"cancelled": cancelLocked.render(nil, b.ofTable(0, in)),
+		"moved":     rescheduleLocked.render(nil, b.ofTable(0, in)),
 		"purged":    purgeBells.render(nil, b.ofDatabase(0, slots{"ids": []uint64{3, 9}, "before": instant(1)})),
 		"bells":     b.bellsText(nil, 0, 1000, Span{3, 9}, Span{12, 12}, Span{40, 99}),
 	}

@@ -17,6 +17,7 @@ func (f Fate) String() string { return fateNames[f] }
 
 // found is what a row is instead of what an outcome expected.
 type found struct {
+	typeCode  uint64
 	status    tocsin.Status
 	action    int64
 	attempts  int
@@ -88,7 +89,7 @@ func (s *Store) findRows(ctx context.Context, read reader, parts []idsOf, into m
 	return s.readIDs(ctx, read, fate, parts, func(rows *sql.Rows) error {
 		var id tocsin.JobID
 		var f found
-		err := rows.Scan(&id, &f.status, (*instant)(&f.action), &f.attempts, &f.version, &f.claimedBy, &f.lastError)
+		err := rows.Scan(&id, &f.typeCode, &f.status, (*instant)(&f.action), &f.attempts, &f.version, &f.claimedBy, &f.lastError)
 		into[id] = f
 		return err
 	})

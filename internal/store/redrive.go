@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
@@ -56,7 +57,7 @@ var (
 )
 
 // ring rings the doorbell for rows of one table. What rings is pending now, whoever
-// made it so: a bell too many is harmless.
+// made it so: a bell too many is harmless. {near} is ringNear, or nothing for rows that are due.
 var ring = prepare(`
 INSERT /* tocsin ring */ INTO {database}.doorbell
     (table_no, job_id, biz_type, action_time)
@@ -67,20 +68,26 @@ SELECT
     action_time
 FROM {table} FORCE INDEX (PRIMARY)
 WHERE job_id IN ({ids})
-  AND status = 0;`)
+  AND status = 0
+  {near};`)
 
-// buryByHand makes one task dead at an operator's word: a pending one, or a claimed one of
-// a biz type that is not strict. Its argument is the reason. Zero rows: it is neither.
-// An attempt under way may still complete it; if that fails, it stays dead.
-var buryByHand = prepare(`
+// ringNear leaves out rows that are not due within the doorbell's horizon, in milliseconds.
+var ringNear = prepare(`AND action_time < UTC_TIMESTAMP(3) + INTERVAL {horizon} * 1000 MICROSECOND`)
+
+const buryThese = `
 UPDATE /* tocsin bury_by_hand */ {table} AS t FORCE INDEX (PRIMARY)
 SET status = 4,
     action_time = UTC_TIMESTAMP(3),
     last_error = ?,
     gmt_modified = UTC_TIMESTAMP(3)
-WHERE job_id IN ({ids})
+WHERE job_id IN ({ids})`
+
+// buryByHand makes one task dead at an operator's word: a pending one, or a claimed one of
+// a biz type that is not strict. Its argument is the reason. Zero rows: it is neither.
+// An attempt under way may still complete it; if that fails, it stays dead.
+var buryByHand = prepare(buryThese + `
   AND (status = 0
-    OR status = 1 AND NOT COALESCE((SELECT JSON_CONTAINS(b.policy, 'true', '$.strict') FROM {database}.biz_type AS b WHERE b.number = t.biz_type), 0))`)
+    OR status = 1 AND NOT COALESCE(` + client.StrictSQL + `, 0));`)
 
 // DeadQuery says which dead tasks of a server are meant.
 type DeadQuery struct {
@@ -199,7 +206,7 @@ func (s *Store) redrive(ctx context.Context, sv *server, parts []idsOf, same boo
 		var bells []byte
 		for i, part := range parts {
 			if counts[i] > 0 {
-				bells = ring.render(bells, s.ofTable(part.table, slots{"ids": part.ids}))
+				bells = ring.render(bells, s.ofTable(part.table, slots{"ids": part.ids, "near": ""}))
 			}
 		}
 		_, err = s.write(ctx, conn, ring.name, bells)

@@ -83,6 +83,7 @@ SET status = 3,
 var fate = prepare(`
 SELECT /* tocsin fate */
     job_id,
+    biz_type,
     status,
     action_time,
     attempts,

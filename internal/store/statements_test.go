@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
@@ -138,6 +139,15 @@ func (b *bench) writes(tables ...int) map[string]ask {
 			return b.RedriveDead(ctx, DeadQuery{Until: maxMilli}, dead, false)
 		},
 		"bury": func(ctx context.Context) (int, error) { _, err := b.Bury(ctx, row.JobID, "why"); return 0, err },
+		"act": func(ctx context.Context) (n int, err error) {
+			var errs []error
+			for _, is := range b.Act(ctx, Act{Deed: DeedReschedule, When: client.In(0), IDs: claimed}) {
+				if errs = append(errs, is.Err); is.Done {
+					n++
+				}
+			}
+			return n, Join(errs...)
+		},
 	}
 }
 
@@ -189,7 +199,7 @@ func TestASickTableHidesNoOther(t *testing.T) {
 			if page, err := b.Audit(t.Context(), AuditQuery{Tables: b.TablesOf(0), Limit: 1}); err != nil || page.Statements != 5 {
 				t.Errorf("an audit counts %d statements, %v", page.Statements, err)
 			}
-			for _, what := range []string{"prolong", "recover", "redrive dead"} {
+			for _, what := range []string{"prolong", "recover", "redrive dead", "act"} {
 				want(what, b.writes(b.TablesOf(0)...)[what])
 			}
 		})
