@@ -248,6 +248,9 @@ func TestTheStepsOfTheAPIsPageCanBePasted(t *testing.T) {
 		return strings.Contains(node.String(), "received ") && strings.Contains(node.String(), id[1]) && strings.Contains(node.String(), `{\"order\":42}`)
 	})
 	r.waitFor("the task is done", func() bool { return strings.Contains(r.paste("list"), `"status":"done"`) })
+	if out := r.paste("dead"); !strings.Contains(out, `"tasks":[]`) {
+		t.Errorf("the dead tasks of a night: %s", out)
+	}
 	if out := r.paste("schedule"); !strings.Contains(out, `"state":"active"`) {
 		t.Errorf("created %s", out)
 	}
