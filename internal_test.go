@@ -22,7 +22,7 @@ type ListStatement struct {
 // ListStatements returns the statements that read a page after a place, in order.
 func ListStatements(l Layout, bizID uint64, after *ListPlace, types []uint64, limit int) (all []ListStatement) {
 	for _, s := range after.spans(types) {
-		all = append(all, ListStatement{l.names().Render(listSQL(s, limit), l.TableOf(bizID)), append([]any{bizID}, s.args...)})
+		all = append(all, ListStatement{l.names().Render(listSQL(s, limit, false), l.TableOf(bizID)), append([]any{bizID}, s.args...)})
 	}
 	return all
 }

@@ -34,13 +34,20 @@ const infoSQL = `SELECT /* tocsin get */
     CAST(gmt_modified AS CHAR)
 FROM {task}`
 
+// bareSQL is infoSQL without the columns that may be long.
+var bareSQL = strings.NewReplacer("attribute", "''", "headers", "NULL").Replace(infoSQL)
+
 // getSQL reads a whole task. Parameter: job_id.
 const getSQL = infoSQL + `
 WHERE job_id = ?`
 
-// listSQL reads whole tasks of a biz_id in the order of uk_biz, and no further. Parameters: biz_id; the span's.
-func listSQL(s span, limit int) string {
-	return infoSQL + ` FORCE INDEX (uk_biz)
+// listSQL reads tasks of a biz_id in the order of uk_biz, and no further. Parameters: biz_id; the span's.
+func listSQL(s span, limit int, bare bool) string {
+	columns := infoSQL
+	if bare {
+		columns = bareSQL
+	}
+	return columns + ` FORCE INDEX (uk_biz)
 WHERE biz_id = ?` + s.condition + `
 LIMIT ` + strconv.Itoa(limit)
 }
@@ -122,6 +129,9 @@ type ListQuery struct {
 	Sees    func(string) bool // the biz types that may be listed, by name; nil: all, also those without a name
 	After   *ListPlace        // where a former page ended; nil: from the first task on
 	Limit   int               // tasks to read at most, 1 to MaxListed
+
+	From, To  time.Time // of their action times, both inclusive; zero: any. Tasks outside are read too, and left out
+	NoPayload bool      // read no payloads and headers: they are empty, and so is PayloadVersion
 }
 
 // ListPlace is a task's place in the order of ListPage.
@@ -146,15 +156,20 @@ func (c *Client) ListPage(ctx context.Context, q ListQuery) (infos []Info, next 
 		}
 		q.BizID = KeyID(q.BizKey)
 	}
-	if q.Limit < 1 || q.Limit > MaxListed {
+	switch {
+	case q.Limit < 1 || q.Limit > MaxListed:
 		return nil, nil, client.Refuse(ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxListed)
+	case !q.To.IsZero() && q.From.After(q.To):
+		return nil, nil, client.Refuse(ErrInvalid, "from %s is after to %s: swap them", q.From.UTC().Format(time.RFC3339Nano), q.To.UTC().Format(time.RFC3339Nano))
 	}
 	types, err := c.listedTypes(ctx, q)
 	if err != nil || types != nil && len(types) == 0 {
 		return nil, nil, err
 	}
 	infos, next, err = c.listFrom(ctx, q, types)
-	return slices.DeleteFunc(infos, func(i Info) bool { return i.BizKey != q.BizKey }), next, err // no index has keys
+	return slices.DeleteFunc(infos, func(i Info) bool { // no index has keys, and that of biz_ids no times
+		return i.BizKey != q.BizKey || i.ActionTime.Before(q.From) || !q.To.IsZero() && i.ActionTime.After(q.To)
+	}), next, err
 }
 
 // listFrom reads a page of tasks, also those of another key.
@@ -164,7 +179,7 @@ func (c *Client) listFrom(ctx context.Context, q ListQuery, types []uint64) (inf
 	spans := next.spans(types)
 	for len(spans) > 0 {
 		want := min(listedAtOnce, q.Limit-len(infos))
-		read, places, err := c.infos(ctx, listSQL(spans[0], want), table, append([]any{q.BizID}, spans[0].args...)...)
+		read, places, err := c.infos(ctx, listSQL(spans[0], want, q.NoPayload), table, append([]any{q.BizID}, spans[0].args...)...)
 		if err != nil {
 			return nil, nil, err
 		}

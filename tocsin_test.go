@@ -311,6 +311,33 @@ func TestPagesOfAListHaveEachTaskOnce(t *testing.T) {
 	}
 }
 
+func TestAPageOfAListIsOfATimeAndWithoutPayloads(t *testing.T) {
+	t.Parallel()
+	c := open(t, cluster(t))
+	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	var ids []tocsin.JobID
+	for n := range 4 {
+		task := tocsin.Define[string]("order.close").New(5, "p", tocsin.At(at.Add(time.Duration(n)*time.Second))).Header("tenant", "a")
+		ids = append(ids, must[tocsin.Added](t)(c.Add(t.Context(), task)).JobID)
+	}
+	q := tocsin.ListQuery{BizID: 5, Limit: 10, From: at.Add(time.Second), To: at.Add(2 * time.Second), NoPayload: true}
+	page, next, err := c.ListPage(t.Context(), q)
+	if err != nil || next != nil || len(page) != 2 || page[0].JobID != ids[1] || page[1].JobID != ids[2] {
+		t.Fatalf("%+v, %v, %v", page, next, err)
+	}
+	whole := must[tocsin.Info](t)(c.Get(t.Context(), ids[1]))
+	if whole.Payload == "" || whole.Headers == "" {
+		t.Errorf("%+v", whole)
+	}
+	if whole.Payload, whole.Headers = "", ""; page[0] != whole {
+		t.Errorf("%+v, want %+v", page[0], whole)
+	}
+	q.From, q.To = q.To, q.From
+	if _, _, err := c.ListPage(t.Context(), q); !errors.Is(err, tocsin.ErrInvalid) || !strings.Contains(err.Error(), "swap them") {
+		t.Errorf("times that are swapped: %v", err)
+	}
+}
+
 func TestAPageOfAListEndsAfterMuchPayload(t *testing.T) {
 	t.Parallel()
 	c := open(t, cluster(t))

@@ -39,6 +39,7 @@ var known = []struct {
 	{tocsin.ErrInDelivery, http.StatusConflict, "in_delivery", "the task is being delivered, and its biz type is strict: nothing was changed; try again in a moment"},
 	{operator.ErrStatus, http.StatusConflict, "wrong_status", ""},
 	{tocsin.ErrInvalid, http.StatusUnprocessableEntity, "invalid", ""},
+	{mysql.ErrTimeUp, http.StatusServiceUnavailable, "timeout", "the list took a server longer than it may: name a shorter time by from and to"},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "timeout", "the request took longer than node.api.limits.timeout: repeat it later; what was changed stays changed"},
 	{context.Canceled, http.StatusServiceUnavailable, "stopping", "the request was cut off, as its node stops or its caller is gone: repeat it"},
 }

@@ -3,10 +3,20 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
+
+func TestAListThatTakesTooLongSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	p := problemOf(fmt.Errorf("find done tasks: %w", mysql.ErrTimeUp))
+	if p.Status != http.StatusServiceUnavailable || p.Code != "timeout" || p.retry == 0 || !strings.Contains(p.Detail, "name a shorter time by from and to") {
+		t.Errorf("%+v", p)
+	}
+}
 
 // A caller that is told that nothing is stored adds the tasks again: those without a dedup_key would be stored twice.
 func TestABatchOfWhichSomeMayBeStoredSaysSo(t *testing.T) {

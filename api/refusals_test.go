@@ -169,6 +169,9 @@ func badLists() map[string]bad {
 		"a list of a large biz_id":   {list("biz_id=18446744073709551616"), 422, "invalid", "biz_id is above 2^64-1"},
 		"a list of an unknown type":  {list("status=dead&biz_type=order.none"), 404, "unknown_biz_type", `no biz type "order.none"`},
 		"a list of a foreign type":   {list("status=dead&biz_type=coupon.remind"), 404, "unknown_biz_type", `no biz type "coupon.remind"`},
+		"a list from no time":        {list("status=dead&from=" + secret), 422, "invalid", "query.from: invalid value: want RFC 3339, as 2030-01-02T15:04:05Z"},
+		"a list to before from":      {list("biz_id=1&from=2030-01-02T15:04:05Z&to=2030-01-02T15:04:04Z"), 422, "invalid", "from is after to: swap them"},
+		"payload of no word":         {list("status=dead&payload=no"), 422, "invalid", "query.payload: invalid boolean"},
 		"a list of a body's payload": {request{"write", "GET", "/v1/tasks?biz_id=1", `{"payload": "` + secret + `"}`, nil}, 400, "malformed", "list_tasks takes no body"},
 	}
 }

@@ -32,7 +32,8 @@ func (a *API) tasks() {
 		id: "list_tasks", method: http.MethodGet, path: "/tasks", tag: "tasks", needs: apitoken.Read, connects: true,
 		summary: "List tasks of a biz_id, of a business key, or in a status",
 		about: "Name one of biz_id, biz_key and status. Tasks of a biz_id or key come oldest first; pending and claimed ones of a status by action_time, the " +
-			"earliest first; done, cancelled and dead ones from the latest on. Pages may be short, or empty: go on until there is no next_cursor.",
+			"earliest first; done, cancelled and dead ones from the latest on. from and to bound the action_time; without them the list is of all times. " +
+			"Pages may be short, or empty: go on until there is no next_cursor.",
 		errors: []int{http.StatusNotFound},
 	}, a.listTasks)
 	register(a, operation{
@@ -111,6 +112,9 @@ type listQuery struct {
 	BizKey  string `query:"biz_key" maxLength:"64" doc:"All tasks that are about this business key"`
 	Status  Status `query:"status" doc:"Tasks of all tables in this status; beside biz_id or biz_key: of those only the ones in it"`
 	BizType string `query:"biz_type" maxLength:"64" doc:"Of this biz type only"`
+	From    Time   `query:"from" doc:"With an action_time at this time or later"`
+	To      Time   `query:"to" doc:"With an action_time at this time or earlier"`
+	Payload bool   `query:"payload" default:"true" doc:"false: payloads are not read: payload is empty, headers and payload_version are left out"`
 	Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Tasks of a page at most"`
 	Cursor  string `query:"cursor" maxLength:"200" doc:"next_cursor of the page before, with the same other parameters"`
 }
@@ -126,10 +130,16 @@ func (a *API) listTasks(ctx context.Context, c *call, in *listQuery) (page Tasks
 	if in.BizType != "" && !c.sees(in.BizType) {
 		return page, noType(in.BizType)
 	}
-	if !c.hold(min(int64(in.Limit)<<13, pageBytes)) {
+	row := int64(8 << 10)
+	if !in.Payload {
+		row = 2 << 10
+	}
+	if !c.hold(min(int64(in.Limit)*row, pageBytes)) {
 		return page, full()
 	}
 	switch {
+	case !in.To.IsZero() && in.From.After(in.To.Time):
+		return page, problem(http.StatusUnprocessableEntity, "invalid", "from is after to: swap them").at("query.to")
 	case in.BizID != "" && in.BizKey != "":
 		return page, problem(http.StatusUnprocessableEntity, "invalid", "name one of biz_id, biz_key and status").at("query.biz_key")
 	case in.BizID != "" || in.BizKey != "":
@@ -142,12 +152,18 @@ func (a *API) listTasks(ctx context.Context, c *call, in *listQuery) (page Tasks
 
 // filter describes the list that a cursor is valid for.
 func (q *listQuery) filter() string {
-	return string(q.BizID) + "\n" + q.BizKey + "\n" + string(q.Status) + "\n" + q.BizType
+	list := string(q.BizID) + "\n" + q.BizKey + "\n" + string(q.Status) + "\n" + q.BizType
+	if !q.From.IsZero() || !q.To.IsZero() { // without, as cursors of former versions have it
+		list += "\n" + q.From.Format(time.RFC3339Nano) + "\n" + q.To.Format(time.RFC3339Nano)
+	}
+	return list
 }
 
 // listOf lists tasks of a biz_id or key, as they stand in their index.
 func (a *API) listOf(ctx context.Context, c *call, in *listQuery) (page Tasks, err error) {
-	q := tocsin.ListQuery{BizKey: in.BizKey, BizType: in.BizType, Sees: c.filter(), Limit: in.Limit}
+	q := tocsin.ListQuery{
+		BizKey: in.BizKey, BizType: in.BizType, Sees: c.filter(), Limit: in.Limit, From: in.From.Time, To: in.To.Time, NoPayload: !in.Payload,
+	}
 	if in.BizKey == "" {
 		if q.BizID, err = in.BizID.number(); err != nil {
 			return page, problem(http.StatusUnprocessableEntity, "invalid", "biz_id is above 2^64-1").at("query.biz_id")
@@ -188,7 +204,9 @@ func (a *API) listIn(ctx context.Context, c *call, in *listQuery) (page Tasks, e
 	if err != nil {
 		return page, err
 	}
-	q := operator.Query{BizType: in.BizType, Sees: c.filter(), After: after, Limit: in.Limit}
+	q := operator.Query{
+		BizType: in.BizType, Sees: c.filter(), After: after, Limit: in.Limit, From: in.From.Time, To: in.To.Time, NoPayload: !in.Payload,
+	}
 	_ = q.Status.UnmarshalText([]byte(in.Status)) // the schema has checked it
 	found, err := people.FindPage(ctx, q)
 	if page.Incomplete, err = c.incomplete(err, len(found.Tasks) > 0); err != nil {

@@ -152,6 +152,47 @@ func TestListsArePaged(t *testing.T) {
 	}
 }
 
+func TestAListIsOfATimeAndWithoutPayloads(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	at := time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)
+	var ids []string
+	for n := range 4 { // an hour apart, two of them of biz_id 7
+		ids = append(ids, s.add(closing.New(uint64(7+n%2), "the payload", tocsin.At(at.Add(time.Duration(n)*time.Hour))).Header("tenant", "shop-7")))
+	}
+	second, third := "2031-01-02T04:04:05Z", "2031-01-02T06:04:05%2B01:00" // ids 1 and 2
+	for query, want := range map[string][]string{
+		"status=pending":                                              ids,
+		"status=pending&from=" + second:                               ids[1:],
+		"status=pending&to=" + second:                                 ids[:2],
+		"status=pending&from=" + second + "&to=" + third:              ids[1:3],
+		"status=pending&from=" + second + "&to=" + third + "&limit=1": ids[1:3],
+		"status=pending&from=2031-01-02T04:04:05.0001Z":               ids[2:],
+		"status=pending&to=2031-01-02T04:04:04.9999Z":                 ids[:1],
+		"status=dead&from=" + second:                                  nil,
+		"biz_id=7&from=" + second:                                     ids[2:3],
+		"biz_id=7&to=" + third + "&payload=false":                     {ids[0], ids[2]},
+		"biz_id=7&to=1970-01-01T00:00:00Z":                            nil,
+		"status=pending&to=1970-01-01T00:00:00Z":                      nil,
+	} {
+		if got, _ := s.pages("read", query); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+	for query, text := range map[string]string{"": "the payload", "&payload=true": "the payload", "&payload=false": ""} {
+		for _, of := range []string{"biz_id=7", "status=pending"} {
+			page := want[api.Tasks](s, http.StatusOK, get("/tasks?"+of+query))
+			if task := page.Tasks[0]; task.Payload != text || (task.Headers["tenant"] == "shop-7") != (text != "") || string(task.JobID) != ids[0] || task.BizType != "order.close" {
+				t.Errorf("%s%s: %+v", of, query, task)
+			}
+		}
+	}
+	first := want[api.Tasks](s, http.StatusOK, get("/tasks?status=pending&limit=1&from="+second))
+	if got := s.do(get("/tasks?status=pending&limit=1&from=" + third + "&cursor=" + first.NextCursor)); got.status != http.StatusBadRequest || !strings.Contains(got.Detail, "of another list") {
+		t.Errorf("a cursor of another time: %d %s", got.status, got.text)
+	}
+}
+
 func TestDeadTasksAreBuriedFoundAndRedriven(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)

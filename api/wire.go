@@ -23,12 +23,15 @@ const timeForm = "2006-01-02T15:04:05.000Z"
 func (t Time) MarshalJSON() ([]byte, error) { return []byte(t.UTC().Format(`"` + timeForm + `"`)), nil }
 
 // UnmarshalJSON reads RFC 3339.
-func (t *Time) UnmarshalJSON(b []byte) (err error) {
+func (t *Time) UnmarshalJSON(b []byte) error {
 	var text string
-	if err = json.Unmarshal(b, &text); err == nil {
-		t.Time, err = time.Parse(time.RFC3339Nano, text)
-	}
-	if err != nil {
+	_ = json.Unmarshal(b, &text) // "" is no time
+	return t.UnmarshalText([]byte(text))
+}
+
+// UnmarshalText reads RFC 3339, as in a query parameter.
+func (t *Time) UnmarshalText(text []byte) (err error) {
+	if t.Time, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
 		return errors.New("want RFC 3339, as 2030-01-02T15:04:05Z")
 	}
 	return nil

@@ -3,7 +3,6 @@ package operator
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -41,17 +40,10 @@ func (o *Operator) DeadGroups(ctx context.Context, q DeadQuery) (DeadGroups, err
 	if err := q.check(); err != nil {
 		return all, err
 	}
-	of := Query{Status: tocsin.Dead, BizType: q.BizType, Sees: q.Sees, Limit: MaxGrouped}
-	if !q.Until.IsZero() {
-		of.After = &Place{ActionTime: q.Until, Type: math.MaxUint64, JobID: math.MaxUint64} // what died in this millisecond comes after it
-	}
-	found, err := o.FindPage(ctx, of)
-	if all.More = found.Next != nil; !q.Since.IsZero() {
-		old := slices.IndexFunc(found.Tasks, func(task tocsin.Info) bool { return task.ActionTime.Before(q.Since) })
-		if old >= 0 {
-			found.Tasks, all.More = found.Tasks[:old], false
-		}
-	}
+	found, err := o.FindPage(ctx, Query{
+		Status: tocsin.Dead, BizType: q.BizType, Sees: q.Sees, From: q.Since, To: q.Until, NoPayload: true, Limit: MaxGrouped,
+	})
+	all.More = found.Next != nil
 	all.group(found.Tasks)
 	return all, err
 }

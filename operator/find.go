@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -23,6 +24,9 @@ type Query struct {
 	Sees    func(string) bool // the biz types that may be found, by name; nil: all, also those without a name
 	After   *Place            // where a former page ended; nil: from the first task on
 	Limit   int               // 1 to MaxFound
+
+	From, To  time.Time // of their action times, both inclusive; zero: any
+	NoPayload bool      // read no payloads and headers: they are empty, and so is PayloadVersion
 }
 
 // Place is a task's place in the order of Find.
@@ -39,8 +43,10 @@ type Page struct {
 }
 
 // Find returns tasks in a status: pending and claimed ones by action time, the earliest first; done, cancelled and dead
-// ones from the latest on. It reads an index of each table, then the rows that it returns. A task that leaves the status
-// meanwhile is left out. If not all servers answer, it returns what it found beside an error, a Partial.
+// ones from the latest on. It reads one entry of an index of each table, and on each server a few for each of Limit tasks, then the rows that it returns.
+// With BizType or Sees it also passes over the entries of other biz types: of millions, From and To name fewer. A server ends a
+// statement that takes longer than 5 s. A task that leaves the status meanwhile is left out. If not all servers answer, it returns
+// what it found beside an error, a Partial.
 func (o *Operator) Find(ctx context.Context, q Query) ([]tocsin.Info, error) {
 	page, err := o.FindPage(ctx, q)
 	return page.Tasks, err
@@ -52,23 +58,38 @@ func (o *Operator) FindPage(ctx context.Context, q Query) (Page, error) {
 	if q.Limit < 1 || q.Limit > MaxFound {
 		return Page{}, client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxFound)
 	}
+	if !q.To.IsZero() && q.From.After(q.To) {
+		return Page{}, client.Refuse(tocsin.ErrInvalid, "from %s is after to %s: swap them", q.From.UTC().Format(time.RFC3339Nano), q.To.UTC().Format(time.RFC3339Nano))
+	}
 	policies, only, err := o.types(ctx, q.BizType, q.Sees)
 	if err != nil {
 		return Page{}, err
 	}
-	of := store.FindQuery{Status: q.Status, Latest: q.Status.Final(), After: q.After.entry(), Limit: q.Limit, Types: only}
+	of := q.entries(only)
 	entries, errs := o.entries(ctx, of)
 	page := Page{}
 	if len(entries) == q.Limit {
 		last := entries[len(entries)-1]
 		page.Next = &Place{time.UnixMilli(last.Due).UTC(), last.Type, last.JobID}
 	}
-	rows := o.rows(ctx, q.Status, entries, errs)
+	rows := o.rows(ctx, q, entries, errs)
 	slices.SortFunc(rows, func(a, b store.Row) int { return of.Compare(entryOf(a), entryOf(b)) })
 	for _, row := range rows {
 		page.Tasks = append(page.Tasks, o.info(policies, row))
 	}
 	return page, store.Lacking(o.tables.Servers(), errs)
+}
+
+// entries names the entries of the tasks, of some biz types by number; nil: all.
+func (q *Query) entries(types []uint64) store.FindQuery {
+	of := store.FindQuery{Status: q.Status, Latest: q.Status.Final(), After: q.After.entry(), Limit: q.Limit, Types: types, Until: math.MaxInt64}
+	if !q.From.IsZero() {
+		of.From = q.From.Add(time.Millisecond - 1).UnixMilli() // a part of a millisecond before From is outside
+	}
+	if !q.To.IsZero() {
+		of.Until = q.To.UnixMilli()
+	}
+	return of
 }
 
 // entry is a place as the store knows it; nil for none.
@@ -101,7 +122,11 @@ func (o *Operator) entries(ctx context.Context, q store.FindQuery) ([]duequeue.E
 const lookAtOnce = 500
 
 // rows reads the rows of entries that are still in the status, from all servers at once. It adds what goes wrong to errs.
-func (o *Operator) rows(ctx context.Context, status tocsin.Status, entries []duequeue.Entry, errs []error) []store.Row {
+func (o *Operator) rows(ctx context.Context, q Query, entries []duequeue.Entry, errs []error) []store.Row {
+	look := o.tables.Look
+	if q.NoPayload {
+		look = o.tables.LookBare
+	}
 	ids := make([][]tocsin.JobID, len(errs))
 	for _, e := range entries {
 		if server := o.tables.ServerOf(e.JobID.Table()); server >= 0 {
@@ -111,7 +136,7 @@ func (o *Operator) rows(ctx context.Context, status tocsin.Status, entries []due
 	found := make([][]store.Row, len(errs))
 	store.EachServer(len(errs), func(server int) {
 		for chunk := range slices.Chunk(ids[server], lookAtOnce) {
-			rows, err := o.tables.Look(ctx, server, chunk)
+			rows, err := look(ctx, server, chunk)
 			if err != nil {
 				errs[server] = errors.Join(errs[server], err)
 				return
@@ -119,7 +144,7 @@ func (o *Operator) rows(ctx context.Context, status tocsin.Status, entries []due
 			found[server] = append(found[server], rows...)
 		}
 	})
-	return slices.DeleteFunc(slices.Concat(found...), func(row store.Row) bool { return row.Status != status })
+	return slices.DeleteFunc(slices.Concat(found...), func(row store.Row) bool { return row.Status != q.Status })
 }
 
 // info is a row as users see it.

@@ -181,10 +181,14 @@ func TestWhatCannotBeDoneIsSaid(t *testing.T) {
 		do   func() error
 		want error
 	}{
-		"no task":       {func() error { _, err := o.Redrive(t.Context(), gone); return err }, tocsin.ErrNotFound},
-		"no id":         {func() error { _, err := o.Bury(t.Context(), 0, ""); return err }, tocsin.ErrNotFound},
-		"no table":      {func() error { _, err := o.Bury(t.Context(), 1<<63-1, ""); return err }, tocsin.ErrNotFound},
-		"limit":         {func() error { _, err := o.Find(t.Context(), operator.Query{}); return err }, tocsin.ErrInvalid},
+		"no task":  {func() error { _, err := o.Redrive(t.Context(), gone); return err }, tocsin.ErrNotFound},
+		"no id":    {func() error { _, err := o.Bury(t.Context(), 0, ""); return err }, tocsin.ErrNotFound},
+		"no table": {func() error { _, err := o.Bury(t.Context(), 1<<63-1, ""); return err }, tocsin.ErrNotFound},
+		"limit":    {func() error { _, err := o.Find(t.Context(), operator.Query{}); return err }, tocsin.ErrInvalid},
+		"swapped times": {func() error {
+			_, err := o.Find(t.Context(), operator.Query{Limit: 1, From: time.Now(), To: time.Now().Add(-time.Hour)})
+			return err
+		}, tocsin.ErrInvalid},
 		"find a type":   {func() error { _, err := o.Find(t.Context(), operator.Query{BizType: "x", Limit: 1}); return err }, tocsin.ErrUnknownBizType},
 		"redrive a one": {func() error { _, err := o.RedriveAll(t.Context(), "x", nil); return err }, tocsin.ErrUnknownBizType},
 		"no limit":      {runs(operator.RunsQuery{JobID: 1}), tocsin.ErrInvalid},

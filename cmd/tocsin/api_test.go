@@ -257,6 +257,9 @@ func TestTheStepsOfTheAPIsPageCanBePasted(t *testing.T) {
 	if out := r.paste("act"); strings.Count(out, `"code":"not_found"`) != 2 {
 		t.Errorf("buried %s", out)
 	}
+	if out := r.paste("dead"); !strings.Contains(out, `"tasks":[]`) {
+		t.Errorf("the dead tasks of a night: %s", out)
+	}
 	if out := r.paste("schedule"); !strings.Contains(out, `"state":"active"`) {
 		t.Errorf("created %s", out)
 	}

@@ -48,14 +48,26 @@ func (a *app) nameSchedule(ctx context.Context, info *tocsin.Info) error {
 func newTaskList(a *app) *cobra.Command {
 	var q tocsin.ListQuery
 	var by operator.Query
-	var status string
+	var status, from, to string
 	cmd := &cobra.Command{
 		Use: "list (--biz-id N | --key KEY | --status STATUS)", Short: "Show tasks of a biz_id or key, or of all tables in a status", Args: noArgs,
 		Long: `Shows tasks of a biz_id or key, oldest first: of more than --limit those of the biz types with the lowest numbers,
-those without a dedup_key first. Or tasks of all tables in a status: pending and claimed ones by action time, the earliest first, and done, cancelled and dead ones from the latest on.`,
-		Example: "  tocsin task list --biz-id 42\n  tocsin task list --status dead --type order.close --limit 20",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+those without a dedup_key first. Or tasks of all tables in a status: pending and claimed ones by action time, the earliest first, and done, cancelled and dead ones from the latest on.
+
+--from and --to bound the action time: when a pending task is due, when a claim ends, when others were settled.`,
+		Example: `  tocsin task list --biz-id 42
+  tocsin task list --status dead --type order.close --limit 20
+  tocsin task list --status dead --from 2h
+  tocsin task list --status done --from 2030-01-02T15:00:00Z --to 2030-01-02T16:00:00Z`,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			given := cmd.Flags().Changed
+			if q.From, err = past("from", from, time.Now(), given("from")); err != nil {
+				return err
+			}
+			if q.To, err = past("to", to, time.Now(), given("to")); err != nil {
+				return err
+			}
+			q.NoPayload = q.NoPayload || !a.json // the text has none
 			switch {
 			case (q.BizID != 0) != (q.BizKey != "") && status == "" && by.BizType == "":
 				return a.listOf(cmd.Context(), q)
@@ -63,7 +75,7 @@ those without a dedup_key first. Or tasks of all tables in a status: pending and
 				if err := by.Status.UnmarshalText([]byte(status)); err != nil {
 					return usage("--%w", err)
 				}
-				by.Limit = q.Limit
+				by.Limit, by.From, by.To, by.NoPayload = q.Limit, q.From, q.To, q.NoPayload
 				return a.listByStatus(cmd.Context(), by)
 			}
 			return usage("name the tasks: --biz-id N, not 0, --key KEY, or --status dead, with --type NAME or without")
@@ -73,6 +85,9 @@ those without a dedup_key first. Or tasks of all tables in a status: pending and
 	cmd.Flags().StringVar(&q.BizKey, "key", "", "instead of --biz-id: a business key that is not a number")
 	cmd.Flags().StringVar(&status, "status", "", "pending, claimed, done, cancelled or dead")
 	a.typeFlag(cmd, &by.BizType, "with --status: only tasks of this biz type")
+	cmd.Flags().StringVar(&from, "from", "", "only tasks with an action time then or later: RFC 3339, or how long ago, such as 2h")
+	cmd.Flags().StringVar(&to, "to", "", "only tasks with an action time then or earlier, as --from")
+	cmd.Flags().BoolVar(&q.NoPayload, "no-payload", false, "with --json: read no payloads and headers")
 	cmd.Flags().IntVar(&q.Limit, "limit", 100, "list at most this many tasks")
 	return cmd
 }
@@ -116,7 +131,7 @@ func (a *app) listByStatus(ctx context.Context, q operator.Query) error {
 	return using(ctx, a, operator.Open, func(o *operator.Operator) error {
 		found, failed := o.FindPage(ctx, q)
 		if len(found.Tasks) == 0 && nothingRead(failed) {
-			return failed
+			return misused(failed)
 		}
 		return errors.Join(a.printTasks("no "+q.Status.String()+" tasks"+inWhat(failed), found.Tasks), failed)
 	})

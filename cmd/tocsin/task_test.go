@@ -142,6 +142,35 @@ func TestTaskBuryListAndRedrive(t *testing.T) {
 	s.run("task", "redrive", id.String()).says(t, "status       pending", "version      2")
 }
 
+func TestTaskListTakesATimeAndLeavesPayloadsOut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var ids []tocsin.JobID
+	for n, ago := range []string{"1 MINUTE", "2 HOUR", "2 DAY"} {
+		ids = append(ids, s.settled(n+1, tocsin.Dead, ago))
+	}
+	s.exec("UPDATE " + s.layout.Table(ids[0].Table()) + " SET attribute = 'the payload' WHERE job_id = " + ids[0].String())
+	day := time.Now().Add(-24 * time.Hour).Format(time.RFC3339)
+	for args, want := range map[string][]tocsin.JobID{
+		"": ids, "--from 1h": ids[:1], "--from 24h --to 1h": ids[1:2], "--to " + day: ids[2:], "--from " + day + " --type order.close": ids[:2],
+	} {
+		var got []tocsin.JobID
+		for _, task := range decode[[]taskJSON](t, s.run(strings.Fields("task list --json --status dead "+args)...)) {
+			got = append(got, task.JobID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", args, got, want)
+		}
+	}
+	s.run("task", "list", "--biz-id", "1", "--from", "1h").says(t, ids[0].String())
+	s.run("task", "list", "--biz-id", "1", "--to", "1h").says(t, "no tasks of biz_id 1")
+	for flags, want := range map[string]string{"": "the payload", " --no-payload": ""} {
+		if got := decode[[]taskJSON](t, s.run(strings.Fields("task list --json --status dead --from 1h"+flags)...)); len(got) != 1 || got[0].Payload != want {
+			t.Errorf("%s: %+v", flags, got)
+		}
+	}
+}
+
 func TestTaskRedriveTakesFlagsThatLimitIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -165,6 +165,8 @@ var badTasks = map[string]refusal{
 	"a list of biz_id 0":          {"task list", exitUsage, "name the tasks: --biz-id N, not 0, --key KEY, or --status dead, with --type NAME or without"},
 	"a status that is none":       {"task list --status died", exitUsage, "--status \"died\": want one of pending, claimed, done, cancelled, dead"},
 	"a list without limit":        {"task list --status dead --limit 0", exitUsage, "--limit 0: use 1 to 10000"},
+	"a list from no time":         {"task list --status dead --from yesterday", exitUsage, "--from \"yesterday\": want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h"},
+	"a list of swapped times":     {"task list --status dead --from 2030-01-02T15:00:00Z --to 2030-01-02T14:00:00Z", exitUsage, "from 2030-01-02T15:00:00Z is after to 2030-01-02T14:00:00Z: swap them"},
 	"a list of an unknown type":   {"task list --status dead --type x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
 	"redrive of nothing":          {"task redrive", exitUsage, "name a JOB_ID, --type or --all"},
 	"redrive of one and all":      {"task redrive 513 --all", exitUsage, "name a JOB_ID, --type or --all"},

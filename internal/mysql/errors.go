@@ -21,7 +21,7 @@ type Class int
 const (
 	Other     Class = iota // a fault of the statement or the data: do not repeat
 	OK                     // no error
-	Canceled               // the caller's context ended
+	Canceled               // the caller's context ended, or the time of a query of Within
 	Contended              // deadlock, lock wait, changed since read: nothing was done, repeat
 	Duplicate              // a unique key refused the row
 	Missing                // no such database or table
@@ -86,7 +86,7 @@ func ClassOf(err error) Class {
 	if err == nil {
 		return OK
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeUp) {
 		return Canceled
 	}
 	var server *driverlib.MySQLError

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
@@ -25,6 +26,8 @@ type question[R any] struct {
 	text func(b []byte, place int) []byte // instead of the statement filled from in; nil: none
 	scan func(*sql.Rows) (R, error)
 	args []any // of each table or database
+
+	within time.Duration // after which the server ends the statement, and the work on that server; 0: never
 }
 
 // into scans a row into the places that fields returns, in the order of the columns.
@@ -109,15 +112,21 @@ func (q question[R]) ask(ctx context.Context, read reader, databases, places []i
 			text = q.render(text, of(place, q.in))
 		}
 	}
+	if q.within > 0 {
+		text = mysql.Within(q.within, text)
+	}
 	err = read(ctx, databases, q.name, text, func(_ int, rows *sql.Rows) error {
 		row, err := q.scan(rows)
 		all = append(all, row)
 		return err
 	}, args...)
-	if err != nil {
-		return nil, err
+	switch {
+	case err == nil:
+		return all, nil
+	case q.within > 0:
+		err = mysql.TimeUp(q.within, err)
 	}
-	return all, nil
+	return nil, err
 }
 
 // addFailed notes the error of a table, in a map that it makes if there is none yet.

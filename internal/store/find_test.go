@@ -1,14 +1,20 @@
 package store
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 func TestFindGivesTheEarliestOrTheLatestOfAllTables(t *testing.T) {
@@ -28,17 +34,20 @@ func TestFindGivesTheEarliestOrTheLatestOfAllTables(t *testing.T) {
 		"the earliest":           {FindQuery{Limit: 6}, 19, 6},
 		"all":                    {FindQuery{Limit: 100}, 19, 20},
 		"the latest of a type":   {FindQuery{Latest: true, Types: []uint64{2}, Limit: 100}, 1, 10},
+		"the latest of a time":   {FindQuery{Latest: true, From: now - 8000, Until: now - 3000, Limit: 100}, 3, 6},
+		"the earliest of a time": {FindQuery{From: now - 8000, Until: now - 3000, Limit: 4}, 8, 4},
+		"none of no time":        {FindQuery{From: now - 3000, Until: now - 8000, Limit: 100}, 0, 0},
 		"none of no types":       {FindQuery{Types: []uint64{}, Limit: 100}, 0, 0},
 		"none of an absent type": {FindQuery{Types: []uint64{9}, Limit: 100}, 0, 0},
 	} {
-		c.q.Status = tocsin.Dead
+		c.q.Status, c.q.Until = tocsin.Dead, cmp.Or(c.q.Until, maxMilli)
 		found, err := b.Find(t.Context(), c.q)
 		if err != nil || len(found) != c.n || c.n > 0 && found[0].Due != now-1000*c.first {
 			t.Errorf("%s: %d entries, %v, %v", name, len(found), found, err)
 		}
 	}
 	b.exec("DROP TABLE " + b.layout.Table(1))
-	found, err := b.Find(t.Context(), FindQuery{Status: tocsin.Dead, Limit: 100})
+	found, err := b.Find(t.Context(), FindQuery{Status: tocsin.Dead, Until: maxMilli, Limit: 100})
 	if len(found) != 15 || err == nil || !strings.Contains(err.Error(), b.layout.Table(1)) {
 		t.Errorf("with a table missing: %d entries, %v", len(found), err)
 	}
@@ -53,7 +62,7 @@ func TestFindGoesOnAfterThePageBefore(t *testing.T) {
 		b.add(task{id: id(i%4, i), kind: uint64(i%2 + 1), status: tocsin.Dead, action: now - int64(1000*(i/8))})
 	}
 	for _, latest := range []bool{false, true} {
-		q := FindQuery{Status: tocsin.Dead, Latest: latest, Limit: 100}
+		q := FindQuery{Status: tocsin.Dead, Until: maxMilli, Latest: latest, Limit: 100}
 		all, err := b.Find(t.Context(), q)
 		if err != nil || len(all) != 20 {
 			t.Fatalf("%d entries, %v", len(all), err)
@@ -72,14 +81,142 @@ func TestFindGoesOnAfterThePageBefore(t *testing.T) {
 	}
 }
 
+// crowded is a store of 70 tables, two groups of a find, with its entries of dead rows in order. A few tables have most rows, and
+// many rows have one action time. All statements go over one connection.
+func crowded(t *testing.T) (b *bench, all []duequeue.Entry) {
+	t.Helper()
+	const tables = 70
+	b = open(t, tocsin.Layout{Databases: 1, Tables: tables}, func(cfg *tocsin.Config) { cfg.Servers[0].MaxConns = 1 })
+	random, now := rand.New(rand.NewPCG(1, 2)), b.clock()
+	var tasks []task
+	for table := range tables {
+		rows := 40
+		switch {
+		case table%13 == 5:
+			rows = 400
+		case table%13 == 6:
+			rows = random.IntN(2)
+		}
+		for i := range rows {
+			e := duequeue.Entry{JobID: id(table, i), Type: uint64(random.IntN(3) + 1), Due: now - int64(random.IntN(1_000_000))}
+			if i%4 == 0 {
+				e.Due = now - 500_000
+			}
+			all = append(all, e)
+			tasks = append(tasks, task{id: e.JobID, kind: e.Type, status: tocsin.Dead, action: e.Due})
+		}
+	}
+	b.add(tasks...)
+	slices.SortFunc(all, FindQuery{}.Compare)
+	return b, all
+}
+
+// plainly is what Find has to return.
+func (q FindQuery) plainly(all []duequeue.Entry) (found []duequeue.Entry) {
+	for _, e := range all {
+		if (q.Types == nil || slices.Contains(q.Types, e.Type)) && e.Due >= q.From && e.Due <= q.Until {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, q.Compare)
+	if q.After != nil {
+		found = slices.DeleteFunc(found, func(e duequeue.Entry) bool { return q.Compare(e, *q.After) <= 0 })
+	}
+	return found[:min(len(found), q.Limit)]
+}
+
+// A find reads about as many index entries as it returns, and two or three of each table, and finds what it would if it read
+// as many as it returns of each.
+func TestFindReadsFewOfEachTableAndMissesNone(t *testing.T) {
+	t.Parallel()
+	b, all := crowded(t)
+	tables := len(b.TablesOf(0))
+	if _, err := b.Find(t.Context(), FindQuery{Until: maxMilli, Limit: 1}); err != nil { // which reads the layout rows, too
+		t.Fatal(err)
+	}
+	for _, limit := range []int{1, 50, 1000} {
+		for _, latest := range []bool{false, true} {
+			q := FindQuery{Status: tocsin.Dead, Latest: latest, Until: maxMilli, Limit: limit}
+			before := b.entriesRead()
+			found, err := b.Find(t.Context(), q)
+			read := b.entriesRead() - before
+			if err != nil || !slices.Equal(found, q.plainly(all)) {
+				t.Errorf("%+v: %d entries, %v", q, len(found), err)
+			}
+			f := search{FindQuery: q}
+			for group := range slices.Chunk(b.TablesOf(0), maxTables) {
+				b.exec("DO (SELECT COUNT(*) FROM (" + b.union(find, f.slots(limit), group...) + ") AS page)")
+			}
+			each := b.entriesRead() - before - read
+			t.Logf("limit %d, latest %t: %d entries were read, %d with the limit for each table", limit, latest, read, each)
+			if read > 3*(limit+tables) { // few tables have most of the first entries; MySQL counts two where one is read
+				t.Errorf("%+v: %d entries were read of %d tables", q, read, tables)
+			}
+		}
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 40 {
+		q := FindQuery{Status: tocsin.Dead, Latest: random.IntN(2) == 0, Until: maxMilli, Limit: 1 + random.IntN(300)}
+		if random.IntN(3) == 0 {
+			q.Types = []uint64{2, 3}
+		}
+		if random.IntN(2) == 0 {
+			q.From = all[random.IntN(len(all))].Due
+		}
+		if random.IntN(2) == 0 {
+			q.Until = all[random.IntN(len(all))].Due
+		}
+		if random.IntN(2) == 0 {
+			q.After = &all[random.IntN(len(all))]
+		}
+		if found, err := b.Find(t.Context(), q); err != nil || !slices.Equal(found, q.plainly(all)) {
+			t.Errorf("%+v: %d entries, want %d, %v", q, len(found), len(q.plainly(all)), err)
+		}
+	}
+}
+
+// entriesRead is how many index entries the only connection has read.
+func (b *bench) entriesRead() int {
+	b.tb.Helper()
+	conn, err := b.db.Conn(b.tb.Context())
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	defer conn.Close()
+	return reads(b.tb, conn)
+}
+
+// A statement that takes too long is ended by the server, and no table is asked again by itself.
+func TestASlowStatementIsEndedByItsServer(t *testing.T) {
+	t.Parallel()
+	b := open(t, small)
+	b.add(task{id: id(0, 1)}, task{id: id(1, 1)})
+	begin := time.Now()
+	_, failed, err := across(t.Context(), b.Store, b.servers[0], b.TablesOf(0), question[peeked]{
+		verb: "find", within: 100 * time.Millisecond, scan: scanPeeked,
+		statement: prepare("(SELECT /* tocsin asleep */ {table_no}, job_id, biz_type, action_time FROM {table} WHERE SLEEP(9) = 0 LIMIT 1)"),
+	})
+	if !errors.Is(err, mysql.ErrTimeUp) || !strings.Contains(err.Error(), "ended the query after 100ms") || len(failed) > 0 || b.roundTrips("asleep") != 1 {
+		t.Errorf("%v, %v, in %d round trips", err, failed, b.roundTrips("asleep"))
+	}
+	if took := time.Since(begin); took > 8*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if found, err := b.Find(t.Context(), FindQuery{Until: maxMilli, Limit: 9}); err != nil || len(found) != 2 {
+		t.Errorf("the connection afterwards: %v, %v", found, err)
+	}
+}
+
 func (b *bench) findPlans(t *testing.T) {
 	after := &duequeue.Entry{Due: b.clock(), Type: 1, JobID: id(0, 1)}
 	for _, q := range []FindQuery{
-		{Limit: 100}, {Limit: 100, Latest: true}, {Limit: 100, Latest: true, Types: []uint64{1, 2}}, {Limit: 100, After: after}, {Limit: 100, After: after, Latest: true},
+		{}, {Latest: true}, {Latest: true, Types: []uint64{1, 2}}, {After: after}, {After: after, Latest: true}, {From: after.Due - 1000},
+		{From: after.Due - 1000, After: after, Types: []uint64{1, 2}, Latest: true},
 	} {
-		q.Status = tocsin.Done
-		b.wantPlans(t, map[string]string{fmt.Sprintf("%+v", q): b.union(find, q.slots(), 0, 1)}, func(p plan) bool {
-			return p.key == "idx_due" && strings.Contains(p.extra, "Using index") && !strings.Contains(p.extra, "filesort")
+		q.Status, q.Until, q.Limit = tocsin.Done, maxMilli, 100
+		f := search{FindQuery: q}
+		b.wantPlans(t, map[string]string{fmt.Sprintf("%+v", q): b.union(find, f.slots(100), 0, 1)}, func(p plan) bool {
+			return p.access == "range" && p.key == "idx_due" && strings.Contains(p.extra, "Using index") && !strings.Contains(p.extra, "filesort")
 		})
 	}
 }
@@ -98,6 +235,13 @@ func TestLookReadsRowsOfAnyStatus(t *testing.T) {
 	}
 	if rows, err := b.Look(t.Context(), 0, nil); rows != nil || err != nil {
 		t.Errorf("%v, %v", rows, err)
+	}
+	bare, err := b.LookBare(t.Context(), 0, ids)
+	for i := range rows {
+		rows[i].Payload = ""
+	}
+	if err != nil || !reflect.DeepEqual(bare, rows) {
+		t.Errorf("%+v, %v, want %+v", bare, err, rows)
 	}
 }
 

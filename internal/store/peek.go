@@ -63,10 +63,7 @@ func (s *Store) Peek(ctx context.Context, q PeekQuery) (Page, error) {
 		q.Tables = s.holding(ctx, sv, q)
 	}
 	rows, failed, err := across(ctx, s, sv, q.Tables, question[peeked]{
-		verb: "peek", statement: peek, in: peekSlots(q),
-		scan: into(func(p *peeked) []any {
-			return []any{&p.table, &p.entry.JobID, &p.entry.Type, (*instant)(&p.entry.Due)}
-		}),
+		verb: "peek", statement: peek, in: peekSlots(q), scan: scanPeeked,
 	})
 	for table, err := range failed {
 		addFailed(&page.Failed, table, err)
@@ -105,11 +102,15 @@ func peekRange(q PeekQuery) []byte {
 	}.fill)
 }
 
-// peeked is a row of peek.
+// peeked is a row of peek, or of find.
 type peeked struct {
 	table int
 	entry duequeue.Entry
 }
+
+var scanPeeked = into(func(p *peeked) []any {
+	return []any{&p.table, &p.entry.JobID, &p.entry.Type, (*instant)(&p.entry.Due)}
+})
 
 // add adds the rows of one table. bad names the last row that is in the wrong table.
 func (p *Page) add(rows []peeked, limit int) (bad error) {

@@ -193,7 +193,7 @@ func TestASickTableHidesNoOther(t *testing.T) {
 				return
 			}
 			want("find", func(ctx context.Context) (int, error) {
-				found, err := b.Find(ctx, FindQuery{Status: tocsin.Dead, Limit: 100})
+				found, err := b.Find(ctx, FindQuery{Status: tocsin.Dead, Until: maxMilli, Limit: 100})
 				return len(found), err
 			})
 			if page, err := b.Audit(t.Context(), AuditQuery{Tables: b.TablesOf(0), Limit: 1}); err != nil || page.Statements != 5 {
