@@ -44,6 +44,8 @@ func TestEveryOperationWorksWithTheRolesOfThePage(t *testing.T) {
 		post("/tasks/"+id+":redrive", ""), act("bury", "", id), act("redrive", "", id), act("reschedule", `, "delay_ms": 5`, id), act("cancel", "", id), post("/tasks/"+id+":cancel", ""), post("/tasks:redrive", `{"all": true}`), get("/biz-types"),
 		post("/biz-types/order.close:pause", ""), post("/biz-types/order.close:resume", ""), get("/cluster/nodes"), get("/cluster/tables?counts=true"), get("/stats"),
 		post("/schedules", hourly("here", `, "jitter": "1m"`)), get("/schedules"), get("/schedules/here"), get("/schedules/here/next"), get("/schedules/here/runs"),
+		get("/schedules?q=he&sort=next_fire&last=true"), post("/schedules:preview", hourly("new", "")), post("/schedules:deactivate", `{"names": ["here"]}`),
+		post("/schedules:activate", `{"names": ["here"]}`), get("/runs?app=shop&outcome=lost"),
 		put("here", "*", hourly("here", `, "payload": "p"`)), post("/schedules/here:deactivate", ""), post("/schedules/here:run", ""), post("/schedules/here:activate", ""),
 		post("/schedules/here:backfill", `{"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T03:00:00Z"}`), drop("here", "*"),
 	} {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -17,12 +16,6 @@ import (
 
 // schedules registers the operations that look up schedules.
 func (a *API) schedules() {
-	register(a, operation{
-		id: "list_schedules", method: http.MethodGet, path: "/schedules", tag: "schedules", needs: apitoken.Read,
-		summary: "List schedules",
-		about:   "In the order of their names. Pages may be short: go on until there is no next_cursor.",
-		errors:  []int{http.StatusNotFound},
-	}, a.listSchedules)
 	registerWhole(a, operation{
 		id: "get_schedule", method: http.MethodGet, path: "/schedules/{name}", tag: "schedules", needs: apitoken.Read,
 		summary: "Get a schedule", errors: []int{http.StatusNotFound, http.StatusConflict},
@@ -41,59 +34,6 @@ func (a *API) schedules() {
 // BySchedule names a schedule in a path.
 type BySchedule struct {
 	Name string `path:"name" maxLength:"64" doc:"Name of the schedule" example:"report.daily"`
-}
-
-// schedulesQuery says which schedules to list.
-type schedulesQuery struct {
-	App     string        `query:"app" maxLength:"64" doc:"Of this app only"`
-	BizType string        `query:"biz_type" maxLength:"64" doc:"With runs of this biz type only"`
-	State   ScheduleState `query:"state" doc:"In this state only"`
-	Limit   int           `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Schedules of a page at most"`
-	Cursor  string        `query:"cursor" maxLength:"200" doc:"next_cursor of the page before, with the same other parameters"`
-}
-
-// filter describes the list that a cursor is valid for.
-func (q *schedulesQuery) filter() string {
-	return "schedules\n" + q.App + "\n" + q.BizType + "\n" + string(q.State)
-}
-
-// Schedules is a page of schedules.
-type Schedules struct {
-	Schedules  []Schedule `json:"schedules"`
-	NextCursor string     `json:"next_cursor,omitempty" doc:"Where the next page begins; left out on the last page"`
-	Incomplete []string   `json:"incomplete,omitempty" doc:"Servers that could not be asked in full: their schedules may be missing"`
-}
-
-func (a *API) listSchedules(ctx context.Context, c *call, in *schedulesQuery) (page Schedules, err error) {
-	if in.BizType != "" && !c.sees(in.BizType) {
-		return page, noType(in.BizType)
-	}
-	after := ""
-	if in.Cursor != "" {
-		place, err := unseal(in.Cursor, in.filter())
-		if err != nil || name.CheckLower("name", string(place)) != nil {
-			return page, cmp.Or(err, badCursor(foreignCursor))
-		}
-		after = string(place)
-	}
-	timers, err := a.backend.timers.get(ctx)
-	if err != nil {
-		return page, err
-	}
-	found, err := timers.List(ctx, schedule.Query{
-		App: in.App, BizType: in.BizType, Sees: c.filter(), State: schedule.State(in.State), After: after, Limit: in.Limit + 1,
-	})
-	page.Schedules = make([]Schedule, min(len(found), in.Limit))
-	if page.Incomplete, err = c.incomplete(err, len(found) > 0); err != nil {
-		return page, addProblem(err, in.BizType, "")
-	}
-	for i := range page.Schedules {
-		page.Schedules[i] = scheduleOf(found[i])
-	}
-	if len(found) > in.Limit {
-		page.NextCursor = seal([]byte(found[in.Limit-1].Name), in.filter())
-	}
-	return page, nil
 }
 
 // timer reads a schedule that the caller may see.
@@ -144,12 +84,9 @@ func (Duration) Schema(huma.Registry) *huma.Schema {
 }
 
 // read reads a length; 0 for "".
-func (d Duration) read(field string) (into biztype.Duration, err error) {
-	if d == "" {
-		return 0, nil
-	}
-	if into.UnmarshalText([]byte(d)) != nil {
-		return 0, invalid(field, "want a duration such as 30s, 10m or 24h")
+func (d Duration) read() (into biztype.Duration, err error) {
+	if d != "" && into.UnmarshalText([]byte(d)) != nil {
+		return 0, errors.New("want a duration such as 30s, 10m or 24h")
 	}
 	return into, nil
 }
@@ -203,10 +140,24 @@ type ScheduleFields struct {
 	PauseAfter     Int               `json:"pause_after,omitempty" minimum:"0" maximum:"1000000" doc:"Failed runs in a row that pause it; 0: never"`
 }
 
-// definition reads a definition, if the caller may use its biz type.
-func (d ScheduleDefinition) definition(c *call) (def schedule.Definition, err error) {
+// definition reads a definition, if the caller may use its biz type. The problem names each field that is wrong.
+func (d ScheduleDefinition) definition(c *call) (schedule.Definition, error) {
 	if !c.sees(d.BizType) {
-		return def, noType(d.BizType)
+		return schedule.Definition{}, noType(d.BizType)
+	}
+	def, faults := d.read()
+	if len(faults) == 0 {
+		return def, nil
+	}
+	p := problem(http.StatusUnprocessableEntity, "invalid", "%s", faults[0].Message)
+	p.Errors = faults
+	return def, p
+}
+
+// read reads a definition, and says what is wrong with its fields.
+func (d ScheduleDefinition) read() (def schedule.Definition, faults []Fault) {
+	note := func(field, text string) {
+		faults = append(faults, Fault{Location: "body." + field, Message: line(text)})
 	}
 	def = schedule.Definition{
 		Name: d.Name, App: d.App, BizType: d.BizType, Key: d.Key, Cron: d.Cron, Zone: d.Zone, Start: d.Start.orZero(), End: d.End.orZero(), Payload: nullPayload,
@@ -215,31 +166,22 @@ func (d ScheduleDefinition) definition(c *call) (def schedule.Definition, err er
 	if d.Payload != nil {
 		def.Payload = *d.Payload
 	}
+	var err error
 	if d.BizID != "" {
 		if def.BizID, err = d.BizID.number(); err != nil {
-			return def, invalid("biz_id", "biz_id is above 2^64-1")
+			note("biz_id", "biz_id is above 2^64-1")
 		}
 	}
-	if def.Jitter, err = d.Jitter.read("jitter"); err != nil {
-		return def, err
+	if def.Jitter, err = d.Jitter.read(); err != nil {
+		note("jitter", err.Error())
 	}
-	if def.StartWithin, err = d.StartWithin.read("start_within"); err != nil {
-		return def, err
+	if def.StartWithin, err = d.StartWithin.read(); err != nil {
+		note("start_within", err.Error())
 	}
-	return def, faults(def)
-}
-
-// faults is a problem that names each field that is wrong; nil if none is.
-func faults(d schedule.Definition) error {
-	found := d.Faults()
-	if len(found) == 0 {
-		return nil
+	for _, f := range def.Faults() {
+		note(f.Field, f.Err.Error())
 	}
-	p := problem(http.StatusUnprocessableEntity, "invalid", "%s", found[0].Err)
-	for _, f := range found {
-		p.Errors = append(p.Errors, Fault{Location: "body." + f.Field, Message: line(f.Err.Error())})
-	}
-	return p
+	return def, faults
 }
 
 // orZero is the zero time for nil.
@@ -277,13 +219,15 @@ type Schedule struct {
 	PassedOver int64              `json:"passed_over" doc:"Fire times that were missed, and no run was made for"`
 	Created    Time               `json:"created"`
 	Modified   Time               `json:"modified"`
+	Fires      *Time              `json:"fires,omitempty" doc:"Of a list: when it fires next, also if that run is made; left out unless it is active"`
+	LastRun    *LastRun           `json:"last_run,omitempty" doc:"Of a list with last=true; left out if the history is empty"`
 }
 
 func scheduleOf(s schedule.Schedule) Schedule {
 	return Schedule{
 		Definition: definitionOf(s.Definition), ID: idOf(uint64(s.ID)), State: ScheduleState(s.State), Reason: s.Reason, Revision: int64(s.Revision),
 		NextFire: timeOf(s.NextFire), MadeUntil: Time{s.MadeUntil}, Anchor: Time{s.Anchor}, Failures: s.Failures,
-		Made: int64(s.Made), PassedOver: int64(s.PassedOver), Created: Time{s.Created}, Modified: Time{s.Modified},
+		Made: int64(s.Made), PassedOver: int64(s.PassedOver), Created: Time{s.Created}, Modified: Time{s.Modified}, LastRun: lastRunOf(s.Last),
 	}
 }
 

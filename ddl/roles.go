@@ -112,7 +112,7 @@ var roles = []Role{
 		},
 	},
 	{
-		Name: "read-only", Does: "every command that only reads: tocsin task get, list, dead, runs and why, biz list, schedule list, show, next and runs, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
+		Name: "read-only", Does: "every command that only reads: tocsin task get, list, dead, runs and why, runs, biz list, schedule list, show, next and runs, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,
 			"mark": selected, "schedule": selected, "run": selected, taskFile: selected,

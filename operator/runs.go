@@ -54,15 +54,101 @@ func (o *Operator) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	runs := runsOf(policies, found)
+	return runs, o.nameRuns(ctx, runs)
+}
+
+// runsOf are runs as users see them.
+func runsOf(policies []biztype.Policy, found []store.Run) []Run {
 	runs := make([]Run, len(found))
 	for i, r := range found {
 		runs[i] = Run{
-			ID: r.ID, JobID: r.JobID, Schedule: r.Schedule, BizType: biztype.NameOf(policies, r.Type), Version: r.Version,
+			ID: r.ID, JobID: r.JobID, Schedule: r.Schedule, Name: r.Name, BizType: biztype.NameOf(policies, r.Type), Version: r.Version,
 			Attempt: r.Attempt, Node: r.Node, Started: time.UnixMilli(r.Started).UTC(), LatenessMS: r.Lateness, DurationMS: r.Took,
 			Outcome: r.Outcome, Output: r.Output,
 		}
 	}
-	return runs, o.nameRuns(ctx, runs)
+	return runs
+}
+
+// Outcomes are all that may become of an attempt.
+var Outcomes = []string{
+	store.RunCompleted, store.RunRetried, store.RunSnoozed, store.RunBuried, store.RunCancelled, store.RunRescheduled, store.RunLost, store.RunCutOff,
+	store.RunMissed, store.RunSkipped,
+}
+
+// RecentQuery names some of the newest runs of each database.
+type RecentQuery struct {
+	Outcome  string            // one of Outcomes; "": any
+	App      string            // of the schedule whose run it is; "": any
+	Schedule string            // its name; "": any
+	BizType  string            // "": any
+	Sees     func(string) bool // the biz types that may be found, by name; nil: all, also those without a name
+	From     time.Time         // started then or later; zero: any
+	After    *RecentPlace      // where the page before ended; nil: from the latest start on
+	Limit    int               // 1 to MaxRuns
+}
+
+// RecentPlace is a run's place in the order of RecentRuns.
+type RecentPlace = store.RecentPlace
+
+// Recent is a page of the newest runs.
+type Recent struct {
+	Runs     []Run        `json:"runs"`                   // the latest start first, without fire times
+	Complete time.Time    `json:"complete_from,omitzero"` // runs that had ended by then may be missing, as others are newer; zero: none is
+	Next     *RecentPlace `json:"-"`                      // where the page ended; nil: there is no more
+}
+
+// RecentRuns returns runs of all tasks and schedules, the latest start first. It looks at the newest 2,000 rows of each
+// database, whatever is asked for. A schedule that Sees does not allow is not named. If not all servers answer, what was
+// found stands beside an error, a Partial.
+func (o *Operator) RecentRuns(ctx context.Context, q RecentQuery) (Recent, error) {
+	page := Recent{Runs: []Run{}}
+	if q.Limit < 1 || q.Limit > MaxRuns {
+		return page, client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxRuns)
+	}
+	policies, only, err := o.types(ctx, q.BizType, q.Sees)
+	if err != nil {
+		return page, err
+	}
+	of := store.RecentQuery{Types: only, Named: seen(policies, q.Sees), Outcome: q.Outcome, App: q.App, Schedule: q.Schedule, After: q.After, Limit: q.Limit + 1}
+	if !q.From.IsZero() {
+		of.From = q.From.UnixMilli()
+	}
+	found := make([]store.Recent, len(o.tables.Servers()))
+	errs := o.tables.Everywhere(ctx, func(server int) (err error) {
+		found[server], err = o.tables.RecentRuns(ctx, server, of)
+		return err
+	})
+	var runs []store.Run
+	for _, some := range found {
+		runs = append(runs, some.Runs...)
+		if end := time.UnixMilli(some.Complete).UTC(); some.Complete != 0 && end.After(page.Complete) && end.After(q.From) {
+			page.Complete = end
+		}
+	}
+	slices.SortFunc(runs, o.tables.CompareRecent)
+	if len(runs) > q.Limit {
+		runs = runs[:q.Limit]
+		last := runs[q.Limit-1]
+		page.Next = &RecentPlace{Started: last.Started, Database: o.tables.RunsIn(last.JobID), ID: last.ID}
+	}
+	page.Runs = runsOf(policies, runs)
+	return page, store.Lacking(o.tables.Servers(), errs)
+}
+
+// seen are the numbers of the biz types that sees allows; nil, which means all, if it is nil.
+func seen(policies []biztype.Policy, sees func(string) bool) []uint64 {
+	if sees == nil {
+		return nil
+	}
+	numbers := []uint64{}
+	for _, p := range policies {
+		if sees(p.Name) {
+			numbers = append(numbers, p.Number)
+		}
+	}
+	return numbers
 }
 
 // nameRuns adds the names of schedules and the fire times. Runs of one query are of one schedule at most, and of one server.

@@ -43,7 +43,7 @@ func (s *Schedules) runOnce(ctx context.Context, name, idempotencyKey string) (m
 	id := tocsin.JobID(s.maker.ids.Next(time.Now(), p.id.Table())) // the same for all tries, and so is the key
 	err = s.within(ctx, p, func(h *here) error {
 		if h.row == nil {
-			return client.Refuse(ErrNotFound, "no schedule %q", name)
+			return missing(name)
 		}
 		number := uint64(id)
 		if sum := sha256.Sum256([]byte(idempotencyKey)); idempotencyKey != "" {
@@ -135,7 +135,7 @@ func (s *Schedules) backfill(ctx context.Context, name string, from, to time.Tim
 // past refuses a schedule that is gone, and a span that reaches into the future.
 func (h *here) past(name string, to time.Time) error {
 	if h.row == nil {
-		return client.Refuse(ErrNotFound, "no schedule %q", name)
+		return missing(name)
 	}
 	if to.After(h.now) {
 		return client.Refuse(ErrInvalid, "backfill of schedule %s until %s: it is %s now, and a backfill makes runs for the past only", name, shown(to), shown(h.now))

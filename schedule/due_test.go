@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,7 +162,8 @@ func TestPlansOfStatements(t *testing.T) {
 		key      string
 	}{
 		"named":  {readNamed, []any{"x"}, "uk_name"},
-		"list":   {readList, []any{"x", "", "", "", "", 10}, "uk_name"},
+		"list":   {readList, []any{"x", "y", "", "", "", "", "", 10}, "uk_name"},
+		"next":   {readNext, slices.Concat(byNext.args(byNext.first), byNext.args(byNext.last), []any{"", "", "", "", "", 10}), "idx_next"},
 		"lock":   {lockRow, []any{1}, "PRIMARY"},
 		"cancel": {cancelRuns, []any{"", 7, 1, []byte{0}, []byte{0, 1}, "2026-01-01", "2026-01-01"}, "uk_biz"},
 		"change": {moveCursor, []any{"active", "2026-01-01", "2026-01-01", "", 1, 1, 1, 1, "2026-01-01"}, "PRIMARY"},

@@ -22,6 +22,9 @@ func invalid(of, format string, args ...any) error {
 	return client.Refuse(ErrInvalid, "schedule %s: %s", label(of), fmt.Sprintf(format, args...))
 }
 
+// missing says that there is no schedule of a name.
+func missing(name string) error { return client.Refuse(ErrNotFound, "no schedule %q", name) }
+
 // label shows a name, which may be missing or not valid.
 func label(of string) string {
 	if of == "" {

@@ -48,44 +48,8 @@ func through[T any](ctx context.Context, s *Schedules, op, name, bizType string,
 // Close closes the pools. Calls under way fail.
 func (s *Schedules) Close() error { return s.tables.Close() }
 
-// Query says which schedules List returns.
-type Query struct {
-	App     string                    // "": any
-	BizType string                    // "": any
-	Sees    func(bizType string) bool // only those of biz types for which it is true; nil: any
-	State   State                     // "": any
-	After   string                    // names behind this one
-	Limit   int                       // 1 to MaxListed
-}
-
-// MaxListed is the most schedules that List returns.
-const MaxListed = 10_000
-
 // Partial is the error beside an incomplete result. Its text has what went wrong on each server.
 type Partial = store.Partial
-
-// List returns schedules in the order of their names. It asks all servers at once. What was found stands beside an error, a
-// *Partial, which names the servers and databases that could not be asked.
-func (s *Schedules) List(ctx context.Context, q Query) ([]Schedule, error) {
-	if q.Limit < 1 || q.Limit > MaxListed {
-		return nil, client.Refuse(ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxListed)
-	}
-	types, err := s.types(ctx)
-	if err != nil {
-		return nil, err
-	}
-	only, err := types.only(q)
-	if err != nil {
-		return nil, err
-	}
-	question := strings.Replace(readList, "{types}", only, 1)
-	rows, err := s.everywhere(ctx, types, "schedules list", question, q.After, q.App, q.App, string(q.State), string(q.State), q.Limit)
-	all := make([]Schedule, 0, min(len(rows), q.Limit))
-	for _, r := range rows[:min(len(rows), q.Limit)] {
-		all = append(all, r.Schedule)
-	}
-	return all, err
-}
 
 // Get returns the schedule of a name. It asks all servers at once: ErrNotFound is certain. One that is found is returned
 // even if other servers don't answer.
@@ -112,11 +76,26 @@ func (s *Schedules) find(ctx context.Context, name string) (*row, bizTypes, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := s.named(ctx, types, name)
-	if err == nil && found[name] == nil {
-		err = client.Refuse(ErrNotFound, "no schedule %q", name)
+	rows, failed := s.withNames(ctx, types, []string{name})
+	found, err := s.pick(rows, name, failed)
+	return found, types, err
+}
+
+// pick returns the schedule of a name among the rows of an answer, whose error is failed.
+func (s *Schedules) pick(rows []*row, name string, failed error) (found *row, err error) {
+	for _, r := range rows {
+		switch {
+		case r.Name != name:
+		case found != nil:
+			return nil, s.ambiguous(found, r)
+		default:
+			found = r
+		}
 	}
-	return found[name], types, err
+	if found == nil {
+		return nil, cmp.Or(failed, missing(name))
+	}
+	return found, nil
 }
 
 // namesAtOnce bounds the names of one question.
@@ -159,17 +138,22 @@ func (s *Schedules) ambiguous(a, b *row) error {
 
 // everywhere asks all databases for rows, and returns them in the order of their names.
 func (s *Schedules) everywhere(ctx context.Context, types bizTypes, name, question string, args ...any) ([]*row, error) {
-	found := make([][]*row, len(s.tables.Servers()))
-	errs := s.tables.Everywhere(ctx, func(server int) (err error) {
-		found[server], err = store.Gather(ctx, s.tables, server, s.tables.Databases(server, 0), name, question, scanRow, args...)
-		return explain(err)
-	})
-	all := slices.Concat(found...)
+	all, err := askAll(ctx, s, name, question, scanRow, args...)
 	for _, r := range all {
 		r.BizType = types.name(r.number)
 	}
 	slices.SortFunc(all, func(a, b *row) int { return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
-	return all, store.Lacking(s.tables.Servers(), errs)
+	return all, err
+}
+
+// askAll asks all databases a question. What they answered stands beside an error, a *Partial.
+func askAll[T any](ctx context.Context, s *Schedules, name, question string, scan func(*sql.Rows) (T, error), args ...any) ([]T, error) {
+	found := make([][]T, len(s.tables.Servers()))
+	errs := s.tables.Everywhere(ctx, func(server int) (err error) {
+		found[server], err = store.Gather(ctx, s.tables, server, s.tables.Databases(server, 0), name, question, scan, args...)
+		return explain(err)
+	})
+	return slices.Concat(found...), store.Lacking(s.tables.Servers(), errs)
 }
 
 // bizTypes are the numbers of the biz types by name.
@@ -203,24 +187,6 @@ func (t bizTypes) number(name string) (uint64, error) {
 		return number, nil
 	}
 	return 0, client.Refuse(tocsin.ErrUnknownBizType, "unknown biz type %q: apply it with `tocsin biz apply`", name)
-}
-
-// only is the condition that keeps a list to the biz types that are asked for.
-func (t bizTypes) only(q Query) (string, error) {
-	if q.BizType != "" {
-		if _, err := t.number(q.BizType); err != nil {
-			return "", err
-		}
-	} else if q.Sees == nil {
-		return "TRUE", nil
-	}
-	numbers := []string{"0"} // no biz type has it
-	for name, number := range t {
-		if (q.BizType == "" || q.BizType == name) && (q.Sees == nil || q.Sees(name)) {
-			numbers = append(numbers, strconv.FormatUint(number, 10))
-		}
-	}
-	return "biz_type IN (" + strings.Join(numbers, ", ") + ")", nil
 }
 
 // name returns the name of a number; "#7" if none has it.

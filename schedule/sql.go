@@ -42,15 +42,48 @@ FROM {database}.schedule FORCE INDEX (uk_name)
 WHERE name IN ({names})`
 
 // readList reads a page of schedules in the order of their names, in one of the databases of a union. uk_name. Parameters: the
-// last name of the page before; app and state, each twice, "" for any; how many. {types} is a condition on biz_type.
+// names that the page lies behind, and reaches to; app and state, each twice, "" for any; a part of the name, "" for any; how
+// many. {types} is a condition on biz_type.
 const readList = `SELECT /* tocsin schedules list */` + columns + `
 FROM {database}.schedule FORCE INDEX (uk_name)
 WHERE name > ?
+    AND name <= ?
     AND (? = '' OR app = ?)
     AND {types}
     AND (? = '' OR state = ?)
+    AND LOCATE(?, name) > 0
 ORDER BY name
 LIMIT ?`
+
+// readNext is readList in the order of the next fire times, which only active schedules have. idx_next. Parameters: instead of
+// the names, the next_fire, table_no and schedule_id of two places, three times, twice and once.
+const readNext = `SELECT /* tocsin schedules list */` + columns + `
+FROM {database}.schedule FORCE INDEX (idx_next)
+WHERE (next_fire > ? OR next_fire = ? AND table_no > ? OR next_fire = ? AND table_no = ? AND schedule_id > ?)
+    AND (next_fire < ? OR next_fire = ? AND table_no < ? OR next_fire = ? AND table_no = ? AND schedule_id <= ?)
+    AND (? = '' OR app = ?)
+    AND {types}
+    AND (? = '' OR state = ?)
+    AND LOCATE(?, name) > 0
+ORDER BY next_fire, table_no, schedule_id
+LIMIT ?`
+
+// endOfList and endOfNext read how far a page of readList and of readNext may reach, in one of the databases of a union: so many
+// entries of the index alone. Parameters: those of the first place, and how many entries are passed. Zero rows: fewer are left.
+const (
+	endOfList = `SELECT /* tocsin schedules window */
+    name, NULL, schedule_id
+FROM {database}.schedule FORCE INDEX (uk_name)
+WHERE name > ?
+ORDER BY name
+LIMIT 1 OFFSET ?`
+	endOfNext = `SELECT /* tocsin schedules window */
+    '', CAST(next_fire AS CHAR), schedule_id
+FROM {database}.schedule FORCE INDEX (idx_next)
+WHERE next_fire > ? OR next_fire = ? AND table_no > ? OR next_fire = ? AND table_no = ? AND schedule_id > ?
+ORDER BY next_fire, table_no, schedule_id
+LIMIT 1 OFFSET ?`
+)
 
 // readTypes reads the names of the biz types, in one of the databases of a union: some dozens of rows.
 const readTypes = `SELECT /* tocsin schedule types */

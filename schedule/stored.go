@@ -38,7 +38,17 @@ type Schedule struct {
 	PassedOver uint64       `json:"passed_over"` // fire times that were missed, and no run was made for
 	Created    time.Time    `json:"created"`
 	Modified   time.Time    `json:"modified"`
-	ReadAt     time.Time    `json:"-"` // when it was read, by its database's clock
+	Last       *LastRun     `json:"last_run,omitempty"` // of a Query with Last; nil: its history is empty
+	ReadAt     time.Time    `json:"-"`                  // when it was read, by its database's clock
+}
+
+// LastRun is the latest entry in the history of a schedule.
+type LastRun struct {
+	JobID      tocsin.JobID `json:"job_id"`
+	Outcome    string       `json:"outcome"` // one of those that an attempt of a task may have
+	Started    time.Time    `json:"started"`
+	LatenessMS int64        `json:"lateness_ms"`
+	DurationMS int64        `json:"duration_ms"`
 }
 
 // Fire is one fire time: its nominal time, and when its run is due, later by the jitter.
@@ -68,4 +78,17 @@ func (s Schedule) Following(after time.Time, n int) ([]Fire, error) {
 		all = append(all, Fire{Time: t, Due: t.Add(times.Offset())})
 	}
 	return all, nil
+}
+
+// Fires returns when an active schedule fires next, or fired if nothing made that run: NextFire is that of the next run to
+// make, up to 20 minutes after those that are pending. Zero: the schedule is not active.
+func (s Schedule) Fires() time.Time {
+	if s.State != Active || s.NextFire.Before(s.ReadAt) {
+		return s.NextFire
+	}
+	fires, err := s.Following(s.ReadAt, 1)
+	if err != nil || len(fires) == 0 {
+		return s.NextFire
+	}
+	return fires[0].Time
 }

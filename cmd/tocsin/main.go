@@ -90,7 +90,7 @@ func newRoot(out, errOut *os.File) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.configPath, "config", "", "config file (default $TOCSIN_CONFIG, then ./tocsin.yaml)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
-		newServe(a), newRelay(a), newDev(a), newSweep(a), newPurge(a), newAudit(a), newDDL(a), newOutbox(a), newTask(a), newBiz(a), newSchedule(a),
+		newServe(a), newRelay(a), newDev(a), newSweep(a), newPurge(a), newAudit(a), newDDL(a), newOutbox(a), newTask(a), newBiz(a), newSchedule(a), newRuns(a),
 		newCluster(a), newTop(a), newBench(a), newSink(a), newDoctor(a), newToken(a), newVersion(a),
 	)
 	return root

@@ -338,10 +338,9 @@ const shortOutput = 120
 var runHead = []string{"STARTED", "VERSION", "ATTEMPT", "OUTCOME", "LATE", "TOOK", "NODE", "OUTPUT"}
 
 func runRow(r operator.Run) []any {
-	millis := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 	return []any{
 		r.Started.Format(timeText), r.Version, r.Attempt, r.Outcome,
-		millis(r.LatenessMS), millis(r.DurationMS), oneCell(r.Node), shortened(oneCell(r.Output)),
+		milliseconds(r.LatenessMS), milliseconds(r.DurationMS), oneCell(r.Node), shortened(oneCell(r.Output)),
 	}
 }
 
@@ -351,17 +350,4 @@ func shortened(s string) string {
 		return string(all[:shortOutput]) + "..."
 	}
 	return s
-}
-
-// nextFire returns when an active schedule fires next, or fired if nothing made that run: s.NextFire is that of the next
-// run to make, up to 20 minutes after those that are pending. Zero: the schedule is not active.
-func nextFire(s schedule.Schedule) time.Time {
-	if s.State != schedule.Active || s.NextFire.Before(s.ReadAt) {
-		return s.NextFire
-	}
-	fires, err := s.Following(s.ReadAt, 1)
-	if err != nil || len(fires) == 0 {
-		return s.NextFire
-	}
-	return fires[0].Time
 }

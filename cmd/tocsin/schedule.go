@@ -20,12 +20,12 @@ import (
 func newSchedule(a *app) *cobra.Command {
 	return group("schedule", "Apply, look at, activate, deactivate, run and delete schedules",
 		newScheduleApply(a), newScheduleList(a), newScheduleShow(a),
-		a.turning("activate", "Have a schedule make runs again",
-			`Activates a schedule that was deactivated, was paused or has ended, for the fire times from now on. Fire times
-that passed meanwhile are not made up for: see `+"`tocsin schedule backfill`"+`. @every counts from now.`, (*schedule.Schedules).Activate),
-		a.turning("deactivate", "Keep a schedule from making runs, and cancel those that are pending",
-			`Deactivates a schedule: it makes no runs, and its pending runs are cancelled. Deliveries in progress go on, and
-so do runs of run-now and backfill.`, (*schedule.Schedules).Deactivate),
+		a.turning("activate", "Have schedules make runs again",
+			`Activates schedules that were deactivated, were paused or have ended, for the fire times from now on. Fire times
+that passed meanwhile are not made up for: see `+"`tocsin schedule backfill`"+`. @every counts from now.`, (*schedule.Schedules).ActivateMany),
+		a.turning("deactivate", "Keep schedules from making runs, and cancel those that are pending",
+			`Deactivates schedules: they make no runs, and their pending runs are cancelled. Deliveries in progress go on, and
+so do runs of run-now and backfill.`, (*schedule.Schedules).DeactivateMany),
 		newScheduleNext(a), newScheduleRuns(a), newScheduleRunNow(a), newScheduleBackfill(a), newScheduleDelete(a))
 }
 
@@ -130,48 +130,6 @@ func (a *app) scheduleNames(ctx context.Context) (names []cobra.Completion) {
 	return names
 }
 
-func newScheduleList(a *app) *cobra.Command {
-	var q schedule.Query
-	var state string
-	cmd := &cobra.Command{
-		Use: "list", Short: "List schedules by name", Args: noArgs,
-		Long: "Lists the schedules of all databases by name. --after takes the last name of a page to get the next one.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch q.State = schedule.State(state); q.State {
-			case "", schedule.Active, schedule.Inactive, schedule.Paused, schedule.Ended:
-			default:
-				return usage("--state %q: want one of active, inactive, paused, ended", state)
-			}
-			if err := checkLimit(q.Limit, schedule.MaxListed); err != nil {
-				return err
-			}
-			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
-				all, failed := s.List(cmd.Context(), q)
-				if len(all) == 0 && nothingRead(failed) {
-					return failed
-				}
-				return errors.Join(a.print(all, func(w io.Writer) { writeSchedules(w, all, "no schedules"+inWhat(failed)) }), failed)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&q.App, "app", "", "only schedules of this app")
-	a.typeFlag(cmd, &q.BizType, "only schedules with runs of this biz type")
-	cmd.Flags().StringVar(&state, "state", "", "active, inactive, paused or ended")
-	cmd.Flags().StringVar(&q.After, "after", "", "list names after this one")
-	cmd.Flags().IntVar(&q.Limit, "limit", 1000, "list at most this many schedules")
-	return cmd
-}
-
-func writeSchedules(w io.Writer, all []schedule.Schedule, none string) {
-	if len(all) == 0 {
-		fmt.Fprintln(w, none)
-		return
-	}
-	table(w, []string{"NAME", "STATE", "CRON", "ZONE", "BIZ TYPE", "NEXT FIRE TIME", "RUNS MADE"}, all, func(s schedule.Schedule) []any {
-		return []any{s.Name, s.State, oneCell(s.Cron), s.Zone, s.BizType, cmp.Or(fireText(nextFire(s)), "-"), s.Made}
-	})
-}
-
 func newScheduleShow(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "Show a schedule, with its defaults, as YAML", Args: exactArgs("NAME"),
@@ -223,7 +181,7 @@ func standing(s schedule.Schedule) []string {
 		state,
 		fmt.Sprintf("%d runs made for fire times until %s, %d fire times passed over", s.Made, s.MadeUntil.UTC().Format(timeText), s.PassedOver),
 	}
-	if next := nextFire(s); !next.IsZero() {
+	if next := s.Fires(); !next.IsZero() {
 		lines = append(lines, "next fire time: "+next.UTC().Format(timeText)+" ("+away(next.Sub(s.ReadAt))+")")
 	}
 	if !s.NextFire.IsZero() {
@@ -239,36 +197,6 @@ func standing(s schedule.Schedule) []string {
 		lines = append(lines, fmt.Sprintf("%d runs failed in a row", s.Failures))
 	}
 	return lines
-}
-
-// turned is the JSON of `schedule activate` and `deactivate`.
-type turned struct {
-	Changed bool `json:"changed"` // false: it was so before
-	schedule.Schedule
-}
-
-func (a *app) turning(verb, short, long string, turn func(*schedule.Schedules, context.Context, string) (schedule.Schedule, bool, error)) *cobra.Command {
-	return &cobra.Command{
-		Use: verb + " NAME", Short: short, Long: long, Args: exactArgs("NAME"), ValidArgsFunction: completing(a.scheduleNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withSchedules(cmd.Context(), func(s *schedule.Schedules) error {
-				after, changed, err := turn(s, cmd.Context(), args[0])
-				return a.show(turned{changed, after}, err, turned{changed, after}.write)
-			})
-		},
-	}
-}
-
-func (s turned) write(w io.Writer) {
-	state := string(s.State)
-	if !s.Changed {
-		state = "was " + state + " already"
-	}
-	row := []string{s.Name, state, fmt.Sprint("revision ", s.Revision)}
-	if next := nextFire(s.Schedule); !next.IsZero() {
-		row = append(row, "next fire time: "+next.UTC().Format(timeText))
-	}
-	columns(w, row)
 }
 
 func newScheduleRunNow(a *app) *cobra.Command {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -171,6 +172,62 @@ func TestScheduleDeactivateAndActivate(t *testing.T) {
 	s.run("schedule", "activate", "poll").says(t, "poll  was active already  revision 3  next fire time: 20")
 }
 
+func TestScheduleDeactivateAndActivateSeveral(t *testing.T) {
+	t.Parallel()
+	s := scheduleSite(t)
+	r := s.run("schedule", "deactivate", "poll", "none", "report.daily")
+	if r.code != exitFailed || r.stdout != "poll          inactive  revision 2\nnone          failed\nreport.daily  inactive  revision 2\n" ||
+		!strings.Contains(r.stderr, "no schedule \"none\": `tocsin schedule list` names those that are applied") {
+		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	s.run("schedule", "list", "--state", "inactive").says(t, "poll", "report.daily")
+	got := decode[turnedMany](t, s.run("schedule", "activate", "report.daily", "poll", "--json"))
+	if len(got.Results) != 2 || !got.Results[0].Changed || got.Results[0].Name != "report.daily" || got.Results[1].Schedule.State != schedule.Active || got.Results[1].Error != "" {
+		t.Errorf("%+v", got)
+	}
+	s.run("schedule", "activate").refused(t, exitUsage, "want NAME, got 0 arguments: see `tocsin schedule activate --help`")
+}
+
+func TestScheduleListFindsSortsAndShowsTheLastRuns(t *testing.T) {
+	t.Parallel()
+	s := historySite(t)
+	s.write("schedules.yaml", strings.Replace(schedulesYAML, "order.close", "coupon.remind", 1))
+	s.run("schedule", "apply", "schedules.yaml").ok(t)
+	names := func(args ...string) (all []string) {
+		t.Helper()
+		for _, one := range decode[[]schedule.Schedule](t, s.run(append([]string{"schedule", "list", "--json"}, args...)...)) {
+			all = append(all, one.Name)
+		}
+		return all
+	}
+	if got := names("--q", "PORT"); len(got) != 1 || got[0] != "report.daily" {
+		t.Errorf("%q", got)
+	}
+	if got := names("--sort", "next", "--limit", "1"); len(got) != 1 || got[0] != "poll" { // its next run to make is at most 21 minutes away
+		if daily := s.showSchedule("report.daily").NextFire; time.Until(daily) > time.Hour {
+			t.Errorf("%q", got)
+		}
+	}
+	s.run("schedule", "list", "--last", "--app", "reports").says(t, "RUNS MADE  LAST RUN  OUTCOME  LATE  TOOK\n", "-         -        -     -\n")
+	s.run("runs").says(t, "no runs\n")
+	s.run("schedule", "run-now", "report.daily").ok(t)
+	s.run("sweep", "--once", "--grace", "0s").ok(t)
+	s.run("schedule", "list", "--last", "--app", "reports").says(t, "  completed  ")
+	last := decode[[]schedule.Schedule](t, s.run("schedule", "list", "--last", "--app", "reports", "--json"))[0].Last
+	if last == nil || last.Outcome != "completed" || time.Since(last.Started) > time.Minute {
+		t.Errorf("%+v", last)
+	}
+
+	s.run("runs", "--app", "reports").says(t, "JOB_ID", "BIZ TYPE       SCHEDULE      STARTED", "coupon.remind  report.daily  20", "completed", "accepted ééé")
+	got := decode[operator.Recent](t, s.run("runs", "--schedule", "report.daily", "--since", "1h", "--outcome", "completed", "--type", "coupon.remind", "--json"))
+	if len(got.Runs) != 1 || got.Runs[0].JobID != last.JobID || !got.Complete.IsZero() {
+		t.Errorf("%+v", got)
+	}
+	if none := decode[operator.Recent](t, s.run("runs", "--outcome", "buried", "--json")); none.Runs == nil || len(none.Runs) != 0 {
+		t.Errorf("%+v", none)
+	}
+}
+
 func TestScheduleRunNowAndBackfill(t *testing.T) {
 	t.Parallel()
 	s := scheduleSite(t)
@@ -249,6 +306,13 @@ var badSchedules = map[string]refusal{
 	"a file that is missing":      {"schedule apply none.yaml", exitFailed, "open none.yaml: no such file or directory"},
 	"a state that is none":        {"schedule list --state on", exitUsage, `--state "on": want one of active, inactive, paused, ended`},
 	"a list without limit":        {"schedule list --limit 0", exitUsage, "--limit 0: use 1 to 10000"},
+	"a list in no order":          {"schedule list --sort cron", exitUsage, `--sort "cron": want name or next`},
+	"the next ones after a name":  {"schedule list --sort next --after poll", exitUsage, "--after goes with --sort name: raise --limit to list more"},
+	"the next of paused ones":     {"schedule list --sort next --state paused", exitUsage, "--sort next lists active schedules, which alone have a next fire time: leave out --state paused"},
+	"runs of no outcome":          {"runs --outcome failed", exitUsage, `--outcome "failed": want one of completed, retried, snoozed, buried, cancelled, rescheduled, lost, cut_off, missed, skipped`},
+	"runs since no time":          {"runs --since noon", exitUsage, `--since "noon": want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h`},
+	"no runs at most":             {"runs --limit 0", exitUsage, "--limit 0: use 1 to 1000"},
+	"runs of an unknown type":     {"runs --type x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
 	"a list of an unknown type":   {"schedule list --type x", exitFailed, "unknown biz type \"x\": apply it with `tocsin biz apply`"},
 	"show of none":                {"schedule show x", exitFailed, "no schedule \"x\": `tocsin schedule list` names those that are applied"},
 	"activation of none":          {"schedule activate x", exitFailed, "no schedule \"x\": `tocsin schedule list` names those that are applied"},
@@ -342,18 +406,18 @@ func TestTheNextFireTimeMayHaveItsRunAlready(t *testing.T) {
 		State:      schedule.Active, Anchor: anchor, NextFire: anchor.Add(20 * time.Minute),
 	}
 	s.ReadAt = anchor.Add(90 * time.Second)
-	if at := nextFire(s); !at.Equal(anchor.Add(2 * time.Minute)) {
+	if at := s.Fires(); !at.Equal(anchor.Add(2 * time.Minute)) {
 		t.Errorf("with runs made ahead: %v", at)
 	}
 	if lines := strings.Join(standing(s), "\n"); !strings.Contains(lines, "next fire time: 2026-11-22 12:02:00.000Z (in 30s)") || !strings.Contains(lines, "next run to make: 2026-11-22 12:20:00.000Z") {
 		t.Errorf("show says\n%s", lines)
 	}
 	s.NextFire = anchor.Add(time.Minute)
-	if at := nextFire(s); !at.Equal(s.NextFire) {
+	if at := s.Fires(); !at.Equal(s.NextFire) {
 		t.Errorf("if nobody makes runs: %v", at)
 	}
 	s.State, s.NextFire = schedule.Inactive, time.Time{}
-	if at := nextFire(s); !at.IsZero() {
+	if at := s.Fires(); !at.IsZero() {
 		t.Errorf("of an inactive one: %v", at)
 	}
 }

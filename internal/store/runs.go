@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -72,7 +73,13 @@ type Run struct {
 	Took     int64  // ms
 	Outcome  string
 	Output   string // valid UTF-8 of at most tocsin.MaxOutput characters, or the server may refuse it
+	Name     string // of the schedule, as RecentRuns reads it; otherwise ""
 }
+
+// scanRun reads runColumns.
+var scanRun = into(func(r *Run) []any {
+	return []any{&r.ID, &r.JobID, &r.Schedule, &r.Type, &r.Version, &r.Attempt, &r.Node, (*instant)(&r.Started), &r.Lateness, &r.Took, &r.Outcome, &r.Output}
+})
 
 // RecordRuns stores runs of one server's databases in one transaction, all of them or none. It sorts runs. sent says, with an
 // error, that they may be stored all the same.
@@ -215,11 +222,39 @@ func (s *Store) Runs(ctx context.Context, q RunsQuery) ([]Run, error) {
 	runs, err := inDatabase(ctx, s, database, question[Run]{
 		statement: runsOf,
 		in:        slots{"of": of, "index": index, "id": q.id(), "before": cmp.Or(q.Before, math.MaxUint64), "limit": q.Limit},
-		scan: into(func(r *Run) []any {
-			return []any{&r.ID, &r.JobID, &r.Schedule, &r.Type, &r.Version, &r.Attempt, &r.Node, (*instant)(&r.Started), &r.Lateness, &r.Took, &r.Outcome, &r.Output}
-		}),
+		scan:      scanRun,
 	})
 	return runs, s.wrap(err, "read runs of "+s.layout.Database(database), s.homeOf(database))
+}
+
+// LastRuns reads the latest run of each of some schedules of one server in one round trip. Each is one probe of
+// idx_schedule. Schedules without runs are left out. What was read stands beside the error, which names databases.
+func (s *Store) LastRuns(ctx context.Context, server int, schedules []tocsin.JobID) ([]Run, error) {
+	of := map[int][]tocsin.JobID{}
+	for _, id := range schedules {
+		if err := s.refuse(server, id.Table()); err != nil {
+			return nil, fmt.Errorf("read the last run of schedule %s: %w", id, err)
+		}
+		of[s.RunsIn(id)] = append(of[s.RunsIn(id)], id)
+	}
+	sv := s.servers[server]
+	runs, failed, err := eachDatabase(ctx, s, s.gated(sv), slices.Sorted(maps.Keys(of)), question[Run]{
+		statement: runsOf, scan: scanRun,
+		text: func(b []byte, database int) []byte { return s.lastText(b, database, of[database]) },
+	})
+	return runs, s.unread(sv, "runs", failed, err)
+}
+
+// lastText is runsOf for the latest run of each of some schedules of a database.
+func (s *Store) lastText(b []byte, database int, schedules []tocsin.JobID) []byte {
+	for i, id := range schedules {
+		if i > 0 {
+			b = append(b, unionAll...)
+		}
+		in := slots{"of": "schedule_id", "index": "idx_schedule", "id": id, "before": uint64(math.MaxUint64), "limit": 1}
+		b = append(runsOf.render(append(b, '('), s.ofDatabase(database, in)), ')')
+	}
+	return b
 }
 
 // scheduleName reads the name of a schedule, by primary key. Zero rows: it was deleted.
