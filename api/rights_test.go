@@ -41,7 +41,7 @@ func TestEveryOperationWorksWithTheRolesOfThePage(t *testing.T) {
 		post("/tasks", task(`"dedup_key": "k"`)), post("/tasks:batch", `{"tasks": [`+task(`"dedup_key": "l"`)+`]}`), get("/tasks?biz_id=1"), get("/tasks?status=pending"),
 		get("/tasks/" + id), get("/tasks/" + id + "/why"), get("/tasks/" + id + "/runs"), post("/tasks/"+id+":reschedule", `{"delay_ms": 5000}`), post("/tasks/"+id+":bury", "{}"),
 		post("/tasks/"+id+":redrive", ""), post("/tasks/"+id+":cancel", ""), post("/tasks:redrive", `{"all": true}`), get("/biz-types"),
-		post("/biz-types/order.close:pause", ""), post("/biz-types/order.close:resume", ""), get("/cluster/nodes"), get("/cluster/tables?counts=true"), get("/stats"),
+		post("/biz-types/order.close:pause", ""), post("/biz-types/order.close:resume", ""), get("/cluster/nodes"), get("/cluster/tables?counts=true"), get("/stats"), get("/me"), get("/overview"),
 		post("/schedules", hourly("here", `, "jitter": "1m"`)), get("/schedules"), get("/schedules/here"), get("/schedules/here/next"), get("/schedules/here/runs"),
 		put("here", "*", hourly("here", `, "payload": "p"`)), post("/schedules/here:deactivate", ""), post("/schedules/here:run", ""), post("/schedules/here:activate", ""),
 		post("/schedules/here:backfill", `{"from": "2026-01-02T00:00:00Z", "to": "2026-01-02T03:00:00Z"}`), drop("here", "*"),
