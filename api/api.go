@@ -65,6 +65,7 @@ type API struct {
 	operations map[string]operation // by the pattern in router
 	rates      *rates
 	backend    *backend
+	sampler    *operator.Sampler // of the overview
 	metrics    *metrics
 	inHand     sync.WaitGroup      // requests
 	wide       *semaphore.Weighted // requests that read all tables
@@ -73,8 +74,10 @@ type API struct {
 // New makes an API. It connects to no server before the first request.
 func New(cfg Config) *API {
 	a := &API{cfg: cfg, log: loop.Logger(cfg.Logger), router: &router{}, operations: map[string]operation{}, rates: newRates(cfg.Rate, cfg.Body), backend: newBackend(cfg.Tables), wide: semaphore.NewWeighted(maxWide)}
-	a.metrics = newMetrics(cfg.Registerer)
+	a.metrics, a.sampler = newMetrics(cfg.Registerer), operator.NewSampler(cfg.Cluster)
 	a.huma = humago.New(a.router, describe())
+	a.me()
+	a.overview()
 	a.tasks()
 	a.runs()
 	a.recentRuns()
@@ -99,8 +102,11 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Close closes what New and requests have opened. No request may be under way.
-func (a *API) Close() error { return a.backend.close() }
+// Close closes what New and requests have opened, and waits for what goes on for the overview. No request may be under way.
+func (a *API) Close() error {
+	a.sampler.Close()
+	return a.backend.close()
+}
 
 // describe returns what openapi.yaml says of the whole API.
 func describe() huma.Config {
@@ -114,6 +120,7 @@ func describe() huma.Config {
 		"token": {Type: "http", Scheme: "bearer", Description: "toc_ID_SECRET, made by `tocsin token new`. An API on loopback may have no tokens."},
 	}
 	c.Tags = []*huma.Tag{
+		{Name: "token", Description: "What the caller may do"},
 		{Name: "tasks", Description: "Tasks, one by one and many at once"},
 		{Name: "biz types", Description: "Kinds of tasks, and how they are delivered"},
 		{Name: "schedules", Description: "Tasks that repeat"},

@@ -5,7 +5,8 @@
 //
 //	etcd, or the node tables ---+
 //	owner rows, policies -------+--> View --> nodes, tables, why a task waits (Answer), what is not healthy (Check)
-//	status pages of nodes ------+--> Watch --> what the nodes deliver now (Activity)
+//	status pages of nodes ------+--> Watch --> what the nodes deliver now (Activity) --+
+//	a walk over all tables ------------------> what is overdue (upkeep.Backlog) -------+--> Sampler --> what is wrong (Overview)
 //
 // It is the authority for what such an operation means over all tables, and for what is said of a cluster and of a task. An Operator
 // needs only MySQL, and the rights of the role biz (see ddl.Grants). For tasks of one biz_id, package tocsin's Client is quicker.

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"database/sql"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -102,5 +103,41 @@ func TestAServerThatIsAwayHidesNoNodes(t *testing.T) {
 	}
 	if answer, err = v.Why(t.Context(), added.JobID, nil, nil); err != nil || answer.State != operator.StateNoOwner {
 		t.Errorf("why, without a node: %+v, %v", answer, err)
+	}
+}
+
+// While a server and a node's page are away, an overview names both, and shows what is overdue on the other server.
+func TestAnOverviewNamesWhatIsAway(t *testing.T) {
+	t.Parallel()
+	v, proxy := attended(t)
+	db, err := sql.Open("mysql", devtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	table := v.Tables.Layout.Table(0)
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO "+table+" (job_id, gmt_create, gmt_modified, biz_id, biz_type, status, action_time, due_time, attribute)"+
+		" VALUES (1, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 1, 1, 0, UTC_TIMESTAMP(3) - INTERVAL 200 SECOND, UTC_TIMESTAMP(3), '')"); err != nil {
+		t.Fatal(err)
+	}
+	proxy.SetDown(true)
+	s := operator.NewSampler(v)
+	defer s.Close()
+	var now operator.Overview
+	for ok := false; !ok; time.Sleep(10 * time.Millisecond) {
+		if now, err = s.Overview(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ok = !now.Servers[0].Measured.IsZero() && now.Servers[1].Err != nil && len(now.Types) == 1 && now.Types[0].Overdue != nil
+	}
+	if late := now.Types[0]; *late.Overdue != 1 || !late.AtLeast || late.Age < 200 || late.State != operator.Unknown || late.Measured.IsZero() {
+		t.Errorf("%+v", late)
+	}
+	var told []string
+	for _, trouble := range now.Troubles(nil) {
+		told = append(told, trouble.Section)
+	}
+	if !slices.Equal(told, []string{"TocsinServerDown", "TocsinNodeOutOfOrder", "TocsinNoMetrics", "TocsinTaskOverdue"}) {
+		t.Errorf("%v of %+v", told, now.Troubles(nil))
 	}
 }

@@ -49,6 +49,8 @@ type BacklogConfig struct {
 
 	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer // nil: metrics are not exported, and Run measures nothing
+
+	OverdueAlone bool // measure what is overdue, for Overdue, and nothing else; also without a Registerer
 }
 
 // Backlog measures what waits in all tables. Make one with NewBacklog.
@@ -76,13 +78,15 @@ func NewBacklog(cfg BacklogConfig) *Backlog {
 
 // Run measures until ctx ends, while Leads.
 func (b *Backlog) Run(ctx context.Context) {
-	if b.cfg.Registerer == nil {
+	if b.cfg.Registerer == nil && !b.cfg.OverdueAlone {
 		return
 	}
 	var all sync.WaitGroup
 	for server := range b.overdue {
 		all.Go(func() { b.repeat(ctx, server, b.overdueEvery, b.lookOverdue) })
-		all.Go(func() { b.repeat(ctx, server, b.countEvery, b.count) })
+		if !b.cfg.OverdueAlone {
+			all.Go(func() { b.repeat(ctx, server, b.countEvery, b.count) })
+		}
 	}
 	all.Wait()
 }
@@ -146,15 +150,57 @@ func (b *Backlog) lookOverdue(ctx context.Context, server int, over time.Duratio
 		found.add(rows, failed, now)
 		return err
 	})
-	if err != nil {
-		return err
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err != nil {
+		b.overdue[server].lost = err
+		return err
+	}
 	found.at = time.Now()
 	found.compare(b.overdue[server])
 	b.overdue[server] = found
 	return nil
+}
+
+// OverdueTasks is what is overdue of one biz type, in all tables that could be read.
+type OverdueTasks struct {
+	Tasks   int
+	AtLeast bool          // some tables have more than were counted
+	Oldest  time.Duration // for how long the oldest has been due
+	Drain   float64       // seconds until none is overdue, at the pace between the last two walks; +Inf: they do not become fewer; NaN: not known
+}
+
+// Walked says how current the overdue figures of a server are.
+type Walked struct {
+	Server string
+	At     time.Time // the end of the last whole walk; zero: none has ended yet
+	Unread int       // tables that could not be read in it
+	Err    error     // why the walk after it failed; nil: it did not, or has not ended
+}
+
+// Overdue returns what the last walks found, by the number of the biz type, and how current that is, by server. Safe for
+// concurrent use.
+func (b *Backlog) Overdue() (map[uint64]OverdueTasks, []Walked) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	types, servers := map[uint64]OverdueTasks{}, make([]Walked, len(b.overdue))
+	for server, name := range b.cfg.Store.Servers() {
+		o := b.overdue[server]
+		servers[server] = Walked{Server: name, At: o.at, Err: o.lost}
+		for _, tables := range o.failed {
+			servers[server].Unread += tables
+		}
+		for at, oldest := range o.oldest {
+			t := types[at.typeCode]
+			t.Oldest, t.AtLeast = max(t.Oldest, oldest), t.AtLeast || o.unsure[at.typeCode]
+			types[at.typeCode] = t
+		}
+	}
+	for typeCode, t := range types {
+		t.Tasks, t.Drain = b.total(typeCode)
+		types[typeCode] = t
+	}
+	return types, servers
 }
 
 // count is one walk that counts.
@@ -192,6 +238,7 @@ type spot struct {
 type overdue struct {
 	layout tocsin.Layout
 	at     time.Time                // the end of the walk
+	lost   error                    // why the walk after it failed; nil: it did not, or has not ended
 	oldest map[spot]time.Duration   // for how long the oldest task has been due
 	rows   map[uint64]int           // by biz type
 	capped map[int]int              // by database: tables with more than were counted

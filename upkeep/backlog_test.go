@@ -119,6 +119,37 @@ func TestATableThatIsGoneIsCountedAndHidesNoOther(t *testing.T) {
 	}
 }
 
+func TestWhatIsOverdueIsToldByType(t *testing.T) {
+	t.Parallel()
+	s := newMeasured(t, 2)
+	s.add(0, 3, 1, tocsin.Pending, 100*time.Second)
+	s.add(3, 2, 1, tocsin.Pending, 200*time.Second)
+	s.add(1, 1, 3, tocsin.Pending, 500*time.Second)
+	s.exec("DROP TABLE " + s.layout.Table(2))
+	if types, servers := s.Overdue(); len(types) != 0 || len(servers) != 1 || !servers[0].At.IsZero() || servers[0].Err != nil {
+		t.Errorf("before the first walk: %+v, %+v", types, servers)
+	}
+	s.measure()
+	types, servers := s.Overdue()
+	if one := types[1]; len(types) != 2 || one.Tasks != 5 || one.AtLeast || one.Oldest < 200*time.Second || !math.IsNaN(one.Drain) || types[3].Tasks != 1 {
+		t.Errorf("%+v", types)
+	}
+	if servers[0].At.IsZero() || servers[0].Unread != 1 || servers[0].Err != nil {
+		t.Errorf("%+v", servers)
+	}
+	s.measure()
+	if types, _ = s.Overdue(); !math.IsInf(types[1].Drain, 1) {
+		t.Errorf("what stays drains in %v s", types[1].Drain)
+	}
+	s.leads.Store(false)
+	if err := s.lookOverdue(t.Context(), 0, 0); err == nil {
+		t.Fatal("the walk did not end")
+	}
+	if types, servers = s.Overdue(); types[1].Tasks != 5 || servers[0].At.IsZero() || servers[0].Err == nil {
+		t.Errorf("after a walk that failed: %+v, %+v", types, servers)
+	}
+}
+
 func TestOnlyTheNodeThatLeadsMeasures(t *testing.T) {
 	t.Parallel()
 	s := newMeasured(t, 1)

@@ -1,0 +1,185 @@
+package operator
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/devserver"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/store"
+	"github.com/tocsinhq/tocsin/node"
+)
+
+// sampled is a cluster with a node whose page counts its requests.
+type sampled struct {
+	t     *testing.T
+	view  View
+	db    *sql.DB
+	asked atomic.Int64 // the page
+}
+
+func newSampled(t *testing.T, dsn string, tables int) *sampled {
+	t.Helper()
+	cfg := tocsin.Config{
+		Layout: tocsin.Layout{Databases: 2, Tables: tables, Prefix: devtest.Prefix(t)}, Cluster: "sampled", Servers: []tocsin.Server{{Name: "db1", DSN: dsn}},
+	}
+	if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: cfg.Cluster, Ownership: node.ByRows}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := biztype.Apply(t.Context(), cfg, []biztype.Policy{{Name: "order.close", Number: 1, Group: "orders"}}); err != nil {
+		t.Fatal(err)
+	}
+	s := &sampled{t: t}
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.asked.Add(1)
+		fmt.Fprint(w, "# TYPE tocsin_node_mode gauge\ntocsin_node_mode{mode=\"rows\"} 1\n# TYPE tocsin_dispatcher_lane_limit gauge\ntocsin_dispatcher_lane_limit{biz_type=\"order.close\"} 64\n")
+	}))
+	t.Cleanup(page.Close)
+	s.view = View{Tables: cfg, ByRows: true, Pages: Asker{Client: page.Client(), Scheme: "http"}}
+	s.attend(page)
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	s.db = db
+	return s
+}
+
+// attend lists the node with a page.
+func (s *sampled) attend(page *httptest.Server) {
+	s.t.Helper()
+	tables, err := store.Open(s.view.Tables)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer tables.Close()
+	if err := tables.Attend(s.t.Context(), 0, "orders", "n-1", `{"types": ["order.close"], "listen": "`+strings.TrimPrefix(page.URL, "http://")+`"}`); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// statements returns how many the server was sent, without those that ask for it.
+func (s *sampled) statements() (n int64) {
+	s.t.Helper()
+	var name string
+	if err := s.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// walked asks until the first walk has ended.
+func (s *sampled) walked(from *Sampler) Overview {
+	s.t.Helper()
+	for {
+		o, err := from.Overview(s.t.Context())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if len(o.Types) == 1 && !o.Types[0].Measured.IsZero() {
+			return o
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// The server is the test's own, and counts its statements.
+func TestAHundredCallersCostWhatOneCosts(t *testing.T) {
+	t.Parallel()
+	server, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	s := newSampled(t, server.DSN(), 64)
+	from := NewSampler(s.view)
+	defer from.Close()
+	before, began := s.statements(), time.Now()
+	if o := s.walked(from); o.Types[0].State != "open" || *o.Types[0].Overdue != 0 || o.Types[0].Limit != 64 || len(o.Nodes) != 1 || o.Nodes[0].Mode != "rows" || len(o.Troubles(nil)) != 0 {
+		t.Errorf("%+v, %+v", o, o.Troubles(nil))
+	}
+	one, looks := s.statements()-before, int64(time.Since(began)/nodesEvery)+1
+	if asked := s.asked.Load(); asked > looks {
+		t.Errorf("one caller: %d requests in %d looks", asked, looks)
+	}
+	before, began = s.statements(), time.Now()
+	asked := s.asked.Load()
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			for range 20 {
+				if _, err := from.Overview(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	hundred, looks := s.statements()-before, int64(time.Since(began)/nodesEvery)+1
+	asked = s.asked.Load() - asked
+	t.Logf("one caller: %d statements until the first walk has ended; 100 callers, 2000 calls in %s: %d statements, %d requests", one, time.Since(began), hundred, asked)
+	if asked > looks || hundred > one*looks {
+		t.Errorf("100 callers: %d statements and %d requests in %d looks, and one caller %d statements in the first", hundred, asked, looks, one)
+	}
+}
+
+func TestASamplerThatNobodyAsksEnds(t *testing.T) {
+	t.Parallel()
+	s := newSampled(t, devtest.DSN(t), 2)
+	from := NewSampler(s.view)
+	from.rest = 0
+	for range 2 { // it begins again
+		if o, err := from.Overview(t.Context()); err != nil || len(o.Nodes) != 1 {
+			t.Errorf("%+v, %v", o, err)
+		}
+		from.all.Wait()
+		from.mu.Lock()
+		if from.now != nil {
+			t.Error("it goes on")
+		}
+		from.mu.Unlock()
+	}
+	if n := s.asked.Load(); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+	from.Close()
+}
+
+func TestASamplerThatIsClosedKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	page := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+	}))
+	defer page.Close()
+	s := newSampled(t, devtest.DSN(t), 2)
+	s.attend(page)
+	from := NewSampler(s.view)
+	waits := make(chan error)
+	go func() {
+		_, err := from.Overview(t.Context())
+		waits <- err
+	}()
+	<-asked
+	from.Close()
+	if err := <-waits; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := from.Overview(t.Context()); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
