@@ -290,6 +290,9 @@ func TestStoredTextsAreShownAndDoNothing(t *testing.T) {
 		t.Error(command)
 	}
 	b.sees("/tasks?q="+url.QueryEscape(`o'clock; rm -rf $HOME`), http.StatusOK, `tocsin task list --key 'o'\''clock; rm -rf $HOME'`)
+	if command := b.get("/tasks?status=" + url.QueryEscape("--$(reboot)")).words(); strings.Contains(command, " --$(reboot)") || !strings.Contains(command, "'--$(reboot)'") {
+		t.Errorf("a command runs what the address of its page says: %s", command)
+	}
 }
 
 func TestNumbersOfPayloadsAreShownAsTheyAreWritten(t *testing.T) {

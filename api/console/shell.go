@@ -21,7 +21,7 @@ func words(command string, arguments ...string) string {
 	for i := 0; i < len(arguments); i++ {
 		if strings.HasPrefix(arguments[i], "--") && i+1 < len(arguments) {
 			if arguments[i+1] != "" {
-				command += " " + arguments[i] + " " + quoted(arguments[i+1])
+				command += " " + quoted(arguments[i]) + " " + quoted(arguments[i+1])
 			}
 			i++
 			continue

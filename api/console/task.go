@@ -201,7 +201,7 @@ func (v *visit) tasks() *page {
 		found, problem := ask[api.Tasks](v, call{path: "/tasks", query: query})
 		list.Tasks, list.Next, p.Lacks, p.Problem = found.Tasks, found.NextCursor, found.Incomplete, problem
 		query.Del("cursor")
-		p.Shell = []string{v.curl("GET", "/tasks?"+query.Encode(), ""), words("tocsin task list --status", status, "--limit", strconv.Itoa(pageSize), "--type", of)}
+		p.Shell = []string{v.curl("GET", "/tasks?"+query.Encode(), ""), words("tocsin task list", "--status", status, "--limit", strconv.Itoa(pageSize), "--type", of)}
 	}
 	return p
 }
