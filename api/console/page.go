@@ -189,7 +189,7 @@ func (v *visit) Shown(text string) string {
 	var b strings.Builder
 	for _, r := range text {
 		switch {
-		case r == '\n' || r == '\t' || unicode.IsPrint(r):
+		case r == '\n' || r == '\t' || !unseen(r):
 			b.WriteRune(r)
 		case r > 0xffff:
 			fmt.Fprintf(&b, `\U%08x`, r)
@@ -198,6 +198,11 @@ func (v *visit) Shown(text string) string {
 		}
 	}
 	return b.String()
+}
+
+// unseen reports whether a character leaves no mark, or turns the text around it. Some count as letters, signs or marks, and yet leave none.
+func unseen(r rune) bool {
+	return !unicode.IsPrint(r) || r == '\u2800' || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // Short is the beginning of a text, on one line.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -8,10 +9,22 @@ import (
 // plainWord is what a shell takes as it is.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9._:@%+,/=-]+$`)
 
-// quoted is a word of a shell's command.
+// quoted is a word of a shell's command. Characters that can't be seen are written by their bytes, so that what is copied from a page is
+// the word itself.
 func quoted(word string) string {
 	if plainWord.MatchString(word) {
 		return word
+	}
+	if strings.ContainsFunc(word, unseen) {
+		var b strings.Builder
+		for _, c := range []byte(word) {
+			if c < ' ' || c > '~' || c == '\'' || c == '\\' {
+				fmt.Fprintf(&b, `\%03o`, c)
+			} else {
+				b.WriteByte(c)
+			}
+		}
+		return "$'" + b.String() + "'"
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
