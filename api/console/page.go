@@ -215,13 +215,34 @@ func (v *visit) Short(text string) string {
 	return string(letters[:most]) + "…"
 }
 
-// Indented writes JSON line by line. Numbers stay as they are written. Another text stays as it is.
+// maxDepth is how deep JSON may be nested to be written with indents, which grow with the square of the depth.
+const maxDepth = 32
+
+// Indented writes JSON line by line. Numbers stay as they are written. Another text stays as it is, and so does what is nested too deeply.
 func (v *visit) Indented(text string) string {
 	var b bytes.Buffer
-	if json.Indent(&b, []byte(text), "", "  ") != nil {
+	if deeper(text, maxDepth) || json.Indent(&b, []byte(text), "", "  ") != nil {
 		return v.Shown(text)
 	}
 	return v.Shown(b.String())
+}
+
+// deeper reports whether JSON is nested deeper than that.
+func deeper(text string, most int) bool {
+	depth, inText := 0, false
+	for i := 0; i < len(text) && depth <= most; i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inText = !inText
+		case inText && c == '\\':
+			i++ // what is escaped ends no text
+		case !inText && (c == '[' || c == '{'):
+			depth++
+		case !inText && (c == ']' || c == '}'):
+			depth--
+		}
+	}
+	return depth > most
 }
 
 // asset is a file that pages load.

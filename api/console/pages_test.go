@@ -305,6 +305,19 @@ func TestNumbersOfPayloadsAreShownAsTheyAreWritten(t *testing.T) {
 	b.sees("/tasks/"+text["job_id"].(string), http.StatusOK, `{"n":1`)
 }
 
+// Indents grow with the square of the depth: the deepest payload that can be stored would make a page of 33 MB.
+func TestAPayloadThatIsNestedDeeplyMakesNoLargePage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	deep := strings.Repeat("[", tocsin.MaxPayload/2) + strings.Repeat("]", tocsin.MaxPayload/2)
+	b := s.as("read")
+	if got := b.sees(s.add(closing.New(1, deep, tocsin.In(time.Hour))), http.StatusOK, deep); len(got.text) > 100<<10 {
+		t.Errorf("the page has %d bytes", len(got.text))
+	}
+	const flat = `{"a": "[[[{{{", "b\\\"[": [1, {"c": [[]]}]}`
+	b.sees(s.add(closing.New(2, strings.Repeat(`[`, 15)+strings.Repeat(flat+",", 50)+"1"+strings.Repeat(`]`, 15), tocsin.In(time.Hour))), http.StatusOK, `"c": [ [] ]`)
+}
+
 // Behind a proxy all paths begin with the base, and what is beside it is the API.
 func TestAConsoleLivesBelowItsBase(t *testing.T) {
 	t.Parallel()
