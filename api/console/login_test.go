@@ -142,6 +142,7 @@ func TestTheWayBackAfterALoginIsAPageOfTheConsole(t *testing.T) {
 	for next, want := range map[string]string{
 		"": "/a/b/", "/tasks?q=42": "/a/b/tasks?q=42", "//evil.example/": "/a/b/", "https://evil.example/": "/a/b/", `/\evil.example`: "/a/b/", "javascript:alert(1)": "/a/b/",
 		"evil.example": "/a/b/", "/%2fevil.example": "/a/b/%2fevil.example",
+		"/../../wiki/": "/a/b/", "/%2e%2E/%2e./wiki/?x=1": "/a/b/", "/tasks/..": "/a/b/", "/tasks?q=..": "/a/b/tasks?q=..",
 	} {
 		got := s.as("").post("/login", url.Values{"token": {s.tokens["read"]}, "next": {next}})
 		if to := got.header.Get("Location"); to != want {
