@@ -67,7 +67,12 @@ func New(cfg Config) *Console {
 		"GET /":                        (*visit).nowhere,
 	} {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if v := c.admit(w, r); v != nil {
+			v := c.admit(w, r)
+			switch {
+			case v == nil:
+			case noName(r.PathValue("id")) || noName(r.PathValue("name")):
+				v.write(w, v.nowhere())
+			default:
 				v.write(w, page(v))
 			}
 		})

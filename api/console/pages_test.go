@@ -318,6 +318,25 @@ func TestAPayloadThatIsNestedDeeplyMakesNoLargePage(t *testing.T) {
 	b.sees(s.add(closing.New(2, strings.Repeat(`[`, 15)+strings.Repeat(flat+",", 50)+"1"+strings.Repeat(`]`, 15), tocsin.In(time.Hour))), http.StatusOK, `"c": [ [] ]`)
 }
 
+// A slash or a colon is in no name and no id. In a path of the API what follows it would be another operation.
+func TestANameWithASlashOrAColonIsNone(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	s.yearly("report.daily", "")
+	task := s.add(closing.New(7, "", tocsin.In(time.Hour)))
+	b := s.as("all")
+	for _, path := range []string{task + "%2fwhy", task + "%3acancel", "/schedules/report.daily%2fnext", "/schedules/report.daily%2fruns", "/schedules/report.daily%3arun", "/biz-types/order.close%3apause"} {
+		b.sees(path, http.StatusNotFound, "no such page")
+		b.post(path+"/run", nil).has(t, path, http.StatusNotFound, "no such page")
+	}
+	for _, key := range []string{"tenant:run", "report.daily/next", "report.daily/runs"} {
+		path := s.add(closing.NewKey(key, "", tocsin.In(time.Hour)))
+		if got := b.get("/tasks?q=" + url.QueryEscape(key)); got.header.Get("Location") != path {
+			t.Errorf("%s leads to %q, want %s: %s", key, got.header.Get("Location"), path, got.words())
+		}
+	}
+}
+
 // Behind a proxy all paths begin with the base, and what is beside it is the API.
 func TestAConsoleLivesBelowItsBase(t *testing.T) {
 	t.Parallel()

@@ -243,7 +243,11 @@ func (v *visit) search(p *page, list *tasksPage, q string) {
 				byKey, found[2] = ask[api.Tasks](v, call{path: "/tasks", query: subject("biz_key")})
 			}
 		},
-		func() { schedule, found[3] = ask[api.Schedule](v, call{path: "/schedules/" + q}) },
+		func() {
+			if !noName(q) {
+				schedule, found[3] = ask[api.Schedule](v, call{path: "/schedules/" + q})
+			}
+		},
 	)
 	if task.JobID != "" {
 		list.Tasks = append(list.Tasks, task)

@@ -107,6 +107,9 @@ type call struct {
 	key    string // Idempotency-Key; "": none
 }
 
+// noName reports whether a text is no id and no name: in a path of the API these would begin another operation.
+func noName(text string) bool { return strings.ContainsAny(text, "/:") }
+
 // ask sends a request with the token of who looks, and reads its answer. A refusal is the error, as it was given.
 func ask[T any](v *visit, c call) (out T, problem *api.Problem) {
 	body := io.Reader(http.NoBody)
