@@ -67,6 +67,10 @@ func New(cfg Config) *Console {
 		"GET /":                        (*visit).nowhere,
 	} {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if embeds(r) {
+				c.foreign(w, r)
+				return
+			}
 			v := c.admit(w, r)
 			switch {
 			case v == nil:
@@ -78,12 +82,22 @@ func New(cfg Config) *Console {
 		})
 	}
 	guard := http.NewCrossOriginProtection()
-	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := c.visit(r)
-		v.write(w, v.failed(v.refusal(http.StatusForbidden, "origin", "problem.origin")))
-	}))
+	guard.SetDenyHandler(http.HandlerFunc(c.foreign))
 	c.pages = http.StripPrefix(c.base, guard.Handler(c.mux))
 	return c
+}
+
+// foreign refuses what another web page sends.
+func (c *Console) foreign(w http.ResponseWriter, r *http.Request) {
+	v := c.visit(r)
+	v.write(w, v.failed(v.refusal(http.StatusForbidden, "origin", "problem.origin")))
+}
+
+// embeds reports whether another web page asks for something to be a part of itself. It could not read it, but without tokens it
+// would be made: what it costs is refused. A link leads to a document of its own.
+func embeds(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // policy lets a page load and send what comes from its own origin, and run or style nothing that stands in the page itself.

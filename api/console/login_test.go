@@ -117,6 +117,26 @@ func TestAFormIsTakenFromTheConsolesOwnPagesOnly(t *testing.T) {
 	}
 }
 
+// A picture or a frame of another web page may not have a page made: without tokens that would be asked for as somebody of this host, and
+// with a button's address in it read every table. A link of another site leads to the page.
+func TestAPageIsMadeForNoOtherWebPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{api: func(c *api.Config) { c.Tokens = nil }})
+	for _, site := range []string{"cross-site", "same-site"} {
+		for _, kind := range []string{"image", "iframe", "empty", ""} {
+			b := s.as("")
+			b.header["Sec-Fetch-Site"], b.header["Sec-Fetch-Dest"] = site, kind
+			b.sees("/cluster?show=stats", http.StatusForbidden, "another web page")
+		}
+		b := s.as("")
+		b.header["Sec-Fetch-Site"], b.header["Sec-Fetch-Dest"] = site, "document"
+		b.sees("/cluster?show=stats", http.StatusOK)
+	}
+	b := s.as("")
+	b.header["Sec-Fetch-Site"], b.header["Sec-Fetch-Dest"] = "same-origin", "empty"
+	b.sees("/cluster?show=stats", http.StatusOK)
+}
+
 // Without tokens whoever is on this host may do everything, by a name of this host. A page of another name, whose DNS was changed to
 // this host, may do nothing.
 func TestWithoutTokensNobodyLogsInAndOnlyThisHostIsAnswered(t *testing.T) {
