@@ -137,6 +137,19 @@ func TestAPageIsMadeForNoOtherWebPage(t *testing.T) {
 	b.sees("/cluster?show=stats", http.StatusOK)
 }
 
+// Only a page of the console says that something was done: a link of another site, which says so too, has done nothing.
+func TestALinkSaysOfNothingThatItWasDone(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	b := s.as("all")
+	for site, says := range map[string]bool{"cross-site": false, "same-site": false, "none": false, "same-origin": true} {
+		b.header["Sec-Fetch-Site"], b.header["Sec-Fetch-Dest"] = site, "document"
+		if got := b.sees("/biz-types/order.close?done=biztype.pause", http.StatusOK); strings.Contains(got.words(), "The biz type is paused") != says {
+			t.Errorf("%s: %s", site, got.words())
+		}
+	}
+}
+
 // Without tokens whoever is on this host may do everything, by a name of this host. A page of another name, whose DNS was changed to
 // this host, may do nothing.
 func TestWithoutTokensNobodyLogsInAndOnlyThisHostIsAnswered(t *testing.T) {

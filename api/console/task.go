@@ -154,8 +154,11 @@ func (v *visit) timeOf(text string) (at time.Time, err error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// said is what a button of the page before has done, by its key.
+// said is what a button of the page before has done, by its key; "" of a link from elsewhere, which has done nothing.
 func (v *visit) said() string {
+	if site := v.r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		return ""
+	}
 	if pair, ok := texts["done."+v.r.URL.Query().Get("done")]; ok {
 		return pair[languages[v.lang].column]
 	}
