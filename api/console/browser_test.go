@@ -2,6 +2,9 @@ package console_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -190,5 +193,21 @@ func TestPagesFit320Pixels(t *testing.T) {
 		if wide := js[int](b, "document.documentElement.scrollWidth"); wide > 320 {
 			t.Errorf("%s is %d pixels wide", page, wide)
 		}
+	}
+}
+
+// A link of another site, such as that of an alarm, leads to its page: browsers keep the session's cookie back from it at first.
+func TestALinkOfAnotherSiteLeadsToItsPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	path := s.add(closing.New(42, "", tocsin.In(time.Hour)))
+	b := s.open(t, 1280, 900)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, `<!doctype html><link rel="icon" href="data:,"><a id="link" href="%s">order 42</a>`, s.url+path+"?x=1&amp;y=2")
+	}))
+	defer elsewhere.Close()
+	b.does(chromedp.Navigate(strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)), chromedp.WaitVisible(chromedp.CSS("#link")), chromedp.Click(chromedp.CSS("#link")), chromedp.WaitVisible(chromedp.CSS("#row")))
+	if at := js[string](b, "location.pathname + location.search"); at != path+"?x=1&y=2" {
+		t.Errorf("the link leads to %s", at)
 	}
 }

@@ -96,8 +96,13 @@ func (c *Console) foreign(w http.ResponseWriter, r *http.Request) {
 // embeds reports whether another web page asks for something to be a part of itself. It could not read it, but without tokens it
 // would be made: what it costs is refused. A link leads to a document of its own.
 func embeds(r *http.Request) bool {
+	return elsewhere(r) && r.Header.Get("Sec-Fetch-Dest") != "document"
+}
+
+// elsewhere reports whether a request began at another web page.
+func elsewhere(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
-	return (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Dest") != "document"
+	return site == "cross-site" || site == "same-site"
 }
 
 // policy lets a page load and send what comes from its own origin, and run or style nothing that stands in the page itself.

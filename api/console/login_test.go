@@ -22,6 +22,11 @@ func TestATokenBecomesASessionThatEndsWithIt(t *testing.T) {
 		t.Fatalf("%d %s", got.status, to)
 	}
 	stranger.sees("/login", http.StatusOK, "API token")
+	linked := s.as("")
+	linked.header["Sec-Fetch-Site"], linked.header["Sec-Fetch-Dest"] = "cross-site", "document"
+	if got := linked.sees("/cluster?show=nodes", http.StatusOK, "API token"); got.header.Get("Refresh") != "0; url=/login?next="+url.QueryEscape("/cluster?show=nodes") {
+		t.Errorf("%v", got.header)
+	}
 	got = stranger.post("/login", url.Values{"token": {"toc_abcdefgh_" + strings.Repeat("a", 52)}, "next": {"/cluster"}})
 	got.has(t, "a wrong token", http.StatusUnauthorized, "not known, or has expired")
 	if len(got.header.Values("Set-Cookie")) > 0 || !strings.Contains(s.log.String(), "token_id=abcdefgh") {

@@ -99,6 +99,11 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request) *visit {
 	if r.Method == http.MethodGet && r.URL.Path != "/" {
 		to += "?next=" + url.QueryEscape(r.URL.RequestURI())
 	}
+	if elsewhere(r) { // so the browser keeps the cookie back, and would after a redirect, too: the next request begins here
+		w.Header().Set("Refresh", "0; url="+to)
+		v.write(w, &page{name: "login", Title: v.T("login"), Data: r.URL.RequestURI()})
+		return nil
+	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
 	return nil
 }
