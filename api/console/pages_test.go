@@ -61,7 +61,7 @@ func TestTheBoxFindsTasksByEachKeyAndSchedulesByName(t *testing.T) {
 	}
 	s.yearly("report.daily", "")
 	b := s.as("read")
-	for q, want := range map[string]string{key: byKey, "18446744073709551615": most, strings.TrimPrefix(byKey, "/tasks/"): byKey, " " + key + " ": ""} {
+	for q, want := range map[string]string{key: byKey, "18446744073709551615": most, strings.TrimPrefix(byKey, "/tasks/"): byKey, " " + key + " ": "", " 18446744073709551615\t": most} {
 		if got := b.get("/tasks?q=" + url.QueryEscape(q)); got.header.Get("Location") != want {
 			t.Errorf("%q leads to %q, want %s: %s", q, got.header.Get("Location"), want, got.words())
 		}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin/api"
@@ -212,6 +213,15 @@ func (v *visit) tasks() *page {
 // maxKey is the longest biz_key, in bytes.
 const maxKey = 64
 
+// numberIn returns an id without the spaces that were copied with it, or another text as it is.
+func numberIn(text string) (string, bool) {
+	id := strings.TrimSpace(text)
+	if _, err := strconv.ParseUint(id, 10, 64); err != nil || id[0] == '0' {
+		return text, false
+	}
+	return id, true
+}
+
 // search asks for a job_id, a biz_id, a biz_key and a schedule of a text. One task alone is shown at once.
 func (v *visit) search(p *page, list *tasksPage, q string) {
 	if len(q) > maxKey {
@@ -222,8 +232,7 @@ func (v *visit) search(p *page, list *tasksPage, q string) {
 	var task api.Task
 	var schedule api.Schedule
 	found := [4]*api.Problem{}
-	_, wrong := strconv.ParseUint(q, 10, 64)
-	number := wrong == nil && q[0] != '0'
+	q, number := numberIn(q)
 	cursor := v.r.FormValue("cursor")
 	subject := func(name string) url.Values {
 		query := pageQuery(cursor)
