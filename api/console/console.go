@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -117,6 +119,10 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case !ours || !strings.HasPrefix(rest, "/") || c.base == "" && strings.HasPrefix(rest, "/v1/"):
 		c.cfg.API.ServeHTTP(w, r)
+		return
+	case rest != "/" && path.Clean(rest) != strings.TrimSuffix(rest, "/"): // the mux would send it on, too, but without the base
+		to := url.URL{Path: c.base + path.Clean(rest), RawQuery: r.URL.RawQuery}
+		http.Redirect(w, r, to.String(), http.StatusTemporaryRedirect)
 		return
 	}
 	h := w.Header()

@@ -352,6 +352,11 @@ func TestAConsoleLivesBelowItsBase(t *testing.T) {
 			t.Errorf("%s: %d %s", beside, got.status, got.text)
 		}
 	}
+	for path, want := range map[string]string{"/a/b//tasks?q=1": "/a/b/tasks?q=1", "/a/b/x/../schedules/": "/a/b/schedules", "/a/b//evil.example/%3fx": "/a/b/evil.example/%3Fx", "/a/b/../../x": "/a/b/x"} {
+		if got := bare.get(path); got.status != http.StatusTemporaryRedirect || got.header.Get("Location") != want {
+			t.Errorf("%s leads to %q, want %s: %d", path, got.header.Get("Location"), want, got.status)
+		}
+	}
 	if got := bare.get("/a/b/tasks?q=1"); got.header.Get("Location") != "/a/b/login?next="+url.QueryEscape("/tasks?q=1") {
 		t.Errorf("%v", got.header)
 	}
