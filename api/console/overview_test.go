@@ -72,6 +72,9 @@ func TestAnOverviewSaysWhatIsWrongToWhomItIsAbout(t *testing.T) {
 	if strings.Index(got.text, `id="faults"`) > strings.Index(got.text, "<table") {
 		t.Error("the faults are not first")
 	}
+	if first := s.as("all").get("/"); !strings.Contains(first.text, `<details id="pause-order.close">`) {
+		t.Errorf("there is no button: %s", first.text)
+	}
 	part := s.as("read").until("/", "order.close is late: 1 overdue task,")
 	part.lacks(t, "the overview of order.*", "coupon.remind", "host-1-4mzkq7ta", `action="/"`)
 	part.has(t, "the overview of order.*", http.StatusOK, "what is wrong, the worst first (1)", "Could not be asked: 1 of the nodes", "Actions here need a token of scope operate", "All biz types")
