@@ -65,7 +65,7 @@ func TestAnOverviewSaysWhatIsWrongToWhomItIsAbout(t *testing.T) {
 	all := s.as("all")
 	got := all.until("/", "coupon.remind is late: 2 overdue tasks, the oldest for 16m")
 	got.has(t, "the overview", http.StatusOK, "Is anything wrong? Yes: what is wrong, the worst first (3)", "✕ Failure: order.close is late: 1 overdue task,", "⚠ Warning: node host-1-4mzkq7ta at 127.0.0.1:1 does not answer",
-		"This is not all. Could not be asked: node host-1-4mzkq7ta", "0 of 1 nodes answer", "server test: Overdue read", "tocsin top", "curl -sS "+s.url+"/v1/overview", "? no node answers")
+		"This is not all. Could not be asked: node host-1-4mzkq7ta", "0 of 1 nodes answer", "server test: read", "tocsin top", "curl -sS "+s.url+"/v1/overview", "? no node answers")
 	if n := strings.Count(got.text, `href="https://github.com/tocsinhq/tocsin/blob/main/docs/runbook.md#tocsin`); n != 3 {
 		t.Errorf("%d links to the runbook", n)
 	}
