@@ -99,7 +99,9 @@ func (now *sampling) types(found map[uint64]upkeep.OverdueTasks) map[string]*Typ
 		if p.Paused {
 			state = "paused"
 		}
-		of(p.Name, state)
+		if t := of(p.Name, state); p.Paused && t.State == "lacking" { // it waits to be resumed first
+			t.State = state
+		}
 	}
 	if now.policies == nil {
 		return types // nobody knows which type a number means

@@ -158,6 +158,28 @@ func TestASamplerThatNobodyAsksEnds(t *testing.T) {
 	from.Close()
 }
 
+// A biz type without a handler has no lane: the node says otherwise that it lacks it. One that is paused waits for that first.
+func TestABizTypeThatANodeLacksIsInTrouble(t *testing.T) {
+	t.Parallel()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "# TYPE tocsin_node_mode gauge\ntocsin_node_mode{mode=\"rows\"} 1\n# TYPE tocsin_node_biz_type_lacking gauge\ntocsin_node_biz_type_lacking{biz_type=\"order.close\"} 1\n")
+	}))
+	defer page.Close()
+	s := newSampled(t, devtest.DSN(t), 2)
+	s.attend(page)
+	for paused, want := range map[bool]string{false: "lacking", true: "paused"} {
+		if _, err := biztype.Apply(t.Context(), s.view.Tables, []biztype.Policy{{Name: "order.close", Number: 1, Group: "orders", Paused: paused}}); err != nil {
+			t.Fatal(err)
+		}
+		from := NewSampler(s.view)
+		o := s.walked(from)
+		if troubles := o.Troubles(nil); o.Types[0].State != want || paused != (len(troubles) == 0) || !paused && troubles[0].Section != "TocsinHandlerMissing" {
+			t.Errorf("%s, want %s: %+v", o.Types[0].State, want, troubles)
+		}
+		from.Close()
+	}
+}
+
 func TestASamplerThatIsClosedKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})

@@ -194,6 +194,9 @@ func (s *typeSum) occupy(t typeSample) {
 	if state == "open" && t.Limit > 0 && t.Running >= t.Limit {
 		state = "full"
 	}
+	if t.Lacks && state != "paused" {
+		state = "lacking"
+	}
 	if slices.Index(laneOrder, state) > slices.Index(laneOrder, s.State) {
 		s.State = state
 	}

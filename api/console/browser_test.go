@@ -148,7 +148,7 @@ func TestABrowserRefreshesAnOpenTaskAndKeepsWhatIsSelected(t *testing.T) {
 	s.yearly("report.daily", "")
 	b := s.open(t, 1280, 900)
 	for name, page := range map[string]string{
-		"start": "/", "tasks": "/tasks?status=pending", "schedules": "/schedules", "schedule": "/schedules/report.daily", "biztype": "/biz-types/order.close", "cluster": "/cluster?show=counts",
+		"overview": "/", "start": "/biz-types", "tasks": "/tasks?status=pending", "schedules": "/schedules", "schedule": "/schedules/report.daily", "biztype": "/biz-types/order.close", "cluster": "/cluster?show=counts",
 		"found": "/tasks?q=report.daily", "task": path,
 	} {
 		b.to(page, "h1")
@@ -186,7 +186,7 @@ func TestPagesFit320Pixels(t *testing.T) {
 	s.yearly("report.daily", "")
 	b := s.open(t, 320, 640)
 	for name, page := range map[string]string{
-		"start": "/", "task": path, "tasks": "/tasks?status=pending", "schedules": "/schedules", "schedule": "/schedules/report.daily", "biztype": "/biz-types/order.close", "cluster": "/cluster?show=stats",
+		"overview": "/", "start": "/biz-types", "task": path, "tasks": "/tasks?status=pending", "schedules": "/schedules", "schedule": "/schedules/report.daily", "biztype": "/biz-types/order.close", "cluster": "/cluster?show=stats",
 	} {
 		b.to(page, "h1")
 		b.shots("narrow-" + name)

@@ -1,4 +1,4 @@
-// Package console serves web pages for people: tasks, schedules, biz types and the cluster. docs/console.md describes them.
+// Package console serves web pages for people: what is wrong, tasks, schedules, biz types and the cluster. docs/console.md describes them.
 //
 //	browser --> headers and origin --> session --> page --> package api, in process --> MySQL, etcd
 //	                 403               to login             401 403 404 409 429 503
@@ -7,7 +7,8 @@
 // requests to package api with the token of whoever looks: the same scopes, problems, rates and log. It sends no statement.
 //
 // On failure: what could be read is shown, and each part that could not says why. A page that asked for nothing that exists is
-// a 404. A panic is a 500 and a line in the log. All pages work without JavaScript; with it, an open task is read again every 5 s.
+// a 404. A panic is a 500 and a line in the log. All pages work without JavaScript; with it, the overview and an
+// open task are read again every 5 s.
 package console
 
 import (
@@ -56,7 +57,9 @@ func New(cfg Config) *Console {
 	c.mux.HandleFunc("POST /logout", c.logout)
 	c.mux.HandleFunc("POST /settings", c.settings)
 	for pattern, page := range map[string]func(*visit) *page{
-		"GET /{$}":                     (*visit).start,
+		"GET /{$}":                     (*visit).overview,
+		"POST /{$}":                    (*visit).changeOverview,
+		"GET /biz-types":               (*visit).start,
 		"GET /tasks":                   (*visit).tasks,
 		"GET /tasks/{id}":              (*visit).task,
 		"POST /tasks/{id}/{act}":       (*visit).changeTask,

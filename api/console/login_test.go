@@ -44,7 +44,7 @@ func TestATokenBecomesASessionThatEndsWithIt(t *testing.T) {
 		t.Error("the cookie has the token in plain text")
 	}
 	reader := s.as("read")
-	reader.sees("/", http.StatusOK, "order.close")
+	reader.sees("/biz-types", http.StatusOK, "order.close")
 	reader.header["X-Forwarded-Proto"] = "https"
 	if got := reader.post("/logout", nil); !strings.Contains(got.header.Get("Set-Cookie"), "Max-Age=0") || !strings.Contains(got.header.Get("Set-Cookie"), "Secure") {
 		t.Errorf("%v", got.header)
@@ -162,7 +162,7 @@ func TestWithoutTokensNobodyLogsInAndOnlyThisHostIsAnswered(t *testing.T) {
 	s := serve(t, changes{api: func(c *api.Config) { c.Tokens = nil }})
 	path := s.add(closing.New(1, "", tocsin.In(time.Hour)))
 	b := s.as("")
-	b.sees("/", http.StatusOK, "order.close", "coupon.remind").lacks(t, "a page", "/logout")
+	b.sees("/biz-types", http.StatusOK, "order.close", "coupon.remind").lacks(t, "a page", "/logout")
 	b.done(path+"/cancel", nil, "The task was cancelled")
 	b.sees("/cluster?show=nodes", http.StatusOK)
 	again := s.add(closing.New(2, "", tocsin.In(time.Hour)))

@@ -121,9 +121,9 @@ func TestABizTypeIsPausedResumedAndItsDeadAreRedriven(t *testing.T) {
 	}
 	b := s.as("operate")
 	const path = "/biz-types/order.close"
-	b.sees("/", http.StatusOK, "order.close ✓ active", "Go handler").lacks(t, "the list", "coupon.remind")
+	b.sees("/biz-types", http.StatusOK, "order.close ✓ active", "Go handler").lacks(t, "the list", "coupon.remind")
 	b.done(path+"/pause", nil, "The biz type is paused", "‖ paused", "Resume")
-	b.sees("/", http.StatusOK, "order.close ‖ paused")
+	b.sees("/biz-types", http.StatusOK, "order.close ‖ paused")
 	b.done(path+"/resume", nil, "delivered again")
 	form := url.Values{"error": {"503"}, "do": {"count"}, "limit": {"10"}, "since": {"2020-01-01T00:00"}}
 	got := b.post(path+"/redrive", form)
@@ -228,7 +228,7 @@ func TestButtonsAreThoseThatTheTokenMayUse(t *testing.T) {
 	for _, path := range []string{foreign + "/cancel", foreign + "/reschedule", foreign + "/bury", foreign + "/redrive", "/schedules/foreign/run", "/schedules/foreign/deactivate", "/biz-types/coupon.remind/pause", "/biz-types/coupon.remind/redrive"} {
 		b.post(path, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {"coupon.remind"}}).has(t, path, http.StatusNotFound)
 	}
-	for _, path := range []string{"/", "/tasks?q=1", "/tasks?status=pending", "/schedules", "/cluster?show=stats"} {
+	for _, path := range []string{"/", "/biz-types", "/tasks?q=1", "/tasks?status=pending", "/schedules", "/cluster?show=stats"} {
 		b.sees(path, http.StatusOK).lacks(t, path, "coupon.remind", "foreign")
 	}
 }
@@ -361,10 +361,10 @@ func TestAConsoleLivesBelowItsBase(t *testing.T) {
 		t.Errorf("%v", got.header)
 	}
 	b := s.as("all")
-	for _, page := range []string{"/", "/tasks?status=pending", path, "/schedules", "/schedules/report.daily", "/biz-types/order.close", "/cluster?show=stats", "/nowhere", "/login"} {
+	for _, page := range []string{"/", "/biz-types", "/tasks?status=pending", path, "/schedules", "/schedules/report.daily", "/biz-types/order.close", "/cluster?show=stats", "/nowhere", "/login"} {
 		got := b.get(page)
 		for _, m := range regexp.MustCompile(`(?:href|action|src|hx-get)="([^"]*)"`).FindAllStringSubmatch(got.text, -1) {
-			if !strings.HasPrefix(m[1], "/a/b/") && !strings.HasPrefix(m[1], "#") && !strings.HasPrefix(m[1], "?") {
+			if !strings.HasPrefix(m[1], "/a/b/") && !strings.HasPrefix(m[1], "https://github.com/tocsinhq/tocsin/blob/main/docs/runbook.md#") && !strings.HasPrefix(m[1], "#") && !strings.HasPrefix(m[1], "?") {
 				t.Errorf("%s leads to %s", page, m[1])
 			}
 		}
@@ -394,7 +394,8 @@ func TestAPageShowsWhatCouldBeReadAndSaysWhatIsMissing(t *testing.T) {
 	none := half
 	none.Config.Servers = []tocsin.Server{{Name: "gone", DSN: "root@tcp(127.0.0.1:1)/"}}
 	b = over(t, &none, changes{}).as("all")
-	for _, path := range []string{"/", "/tasks?status=pending", "/tasks?q=42", "/tasks/1152921504606846976", "/schedules", "/schedules/x", "/biz-types/order.close", "/cluster?show=stats"} {
+	b.until("/", "Could not be asked: server gone").has(t, "the overview", http.StatusOK, "server gone", "What to do")
+	for _, path := range []string{"/biz-types", "/tasks?status=pending", "/tasks?q=42", "/tasks/1152921504606846976", "/schedules", "/schedules/x", "/biz-types/order.close", "/cluster?show=stats"} {
 		b.sees(path, http.StatusServiceUnavailable, "A server is away", "Ask again")
 	}
 	b.post("/biz-types/order.close/pause", nil).has(t, "pause", http.StatusServiceUnavailable, "A server is away")
@@ -480,7 +481,8 @@ func TestAnAPIServesAConsoleBesideIt(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- served.Serve(ctx, l, nil) }()
 	b := &browser{site: &site{t: t, url: "http://" + l.Addr().String()}, header: map[string]string{}}
-	b.sees("/pages/", http.StatusOK, "order.close")
+	b.sees("/pages/", http.StatusOK, "Is anything wrong?")
+	b.sees("/pages/biz-types", http.StatusOK, "order.close")
 	if got := b.get("/v1/biz-types"); got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d %s", got.status, got.text)
 	}

@@ -1,4 +1,4 @@
-// What pages do beside links and forms: an open task is read again every 5 s while it can be seen. All pages work without this file.
+// What pages do beside links and forms: the overview and an open task are read again every 5 s while they can be seen. All pages work without this file.
 "use strict";
 (() => {
 	const stale = () => document.getElementById("stale");
