@@ -56,13 +56,16 @@ func New(cfg Config) *Console {
 	for pattern, page := range map[string]func(*visit) *page{
 		"GET /{$}":                     (*visit).start,
 		"GET /tasks":                   (*visit).tasks,
+		"POST /tasks/act":              (*visit).actOnTasks,
 		"GET /tasks/{id}":              (*visit).task,
 		"POST /tasks/{id}/{act}":       (*visit).changeTask,
 		"GET /schedules":               (*visit).schedules,
+		"POST /schedules/{act}":        (*visit).turnSchedules,
 		"GET /schedules/{name}":        (*visit).schedule,
 		"POST /schedules/{name}/{act}": (*visit).changeSchedule,
 		"GET /biz-types/{name}":        (*visit).bizType,
 		"POST /biz-types/{name}/{act}": (*visit).changeBizType,
+		"GET /runs":                    (*visit).runs,
 		"GET /cluster":                 (*visit).cluster,
 		"GET /":                        (*visit).nowhere,
 	} {

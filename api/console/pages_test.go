@@ -283,6 +283,14 @@ func TestStoredTextsAreShownAndDoNothing(t *testing.T) {
 		}
 	}
 	b.sees(path, http.StatusOK, "<script>alert(1)</script>", `\u202egnp.exe`, `\u001b[31m`, `"><svg onload=alert(1)>`)
+	if got, command := b.get(path), "<code>tocsin task redrive "+strings.TrimPrefix(path, "/tasks/")+"</code>"; !strings.Contains(got.text, command) {
+		t.Errorf("no %s: %s", command, got.text)
+	}
+	s.call("POST", path+":redrive", "")
+	s.call("POST", path+":bury", `{"reason": "`+"`<img src=x onerror=alert(1)>`"+`"}`)
+	if got := b.get(path); strings.Contains(got.text, "<img") {
+		t.Errorf("code is alive: %s", got.text)
+	}
 	if got := b.get(path); !strings.Contains(got.text, `q=%22%3e%3csvg`) {
 		t.Errorf("a link has another key: %s", got.text)
 	}
