@@ -203,7 +203,7 @@ func TestButtonsAreThoseThatTheTokenMayUse(t *testing.T) {
 	t.Parallel()
 	s := serve(t, changes{})
 	for act, c := range map[string]struct{ of, needs string }{
-		"cancel": {"task", "write"}, "reschedule": {"task", "write"}, "bury": {"task", "operate"}, "redrive": {"dead", "operate"},
+		"cancel": {"task", "write"}, "reschedule": {"task", "write"}, "bury": {"task", "operate"}, "redrive": {"dead", "operate"}, "copy": {"task", "write"},
 		"run": {"schedule", "write"}, "deactivate": {"schedule", "write"}, "activate": {"inactive", "write"}, "pause": {"type", "operate"}, "resume": {"paused", "operate"},
 		"redrive?": {"type", "operate"},
 	} {
@@ -212,7 +212,7 @@ func TestButtonsAreThoseThatTheTokenMayUse(t *testing.T) {
 			b := s.as(as)
 			to := path + "/" + strings.TrimSuffix(act, "?")
 			shown := strings.Contains(b.get(path).text, `action="`+to)
-			got := b.post(to, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {"order.close"}})
+			got := b.post(to, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {"order.close"}, "biz_id": {"7"}})
 			allowed := as == c.needs || as == "operate"
 			if shown != allowed || (got.status < 400) != allowed || !allowed && got.status != http.StatusForbidden {
 				t.Errorf("%s with the scope %s: shown %t, status %d: %s", act, as, shown, got.status, got.words())
@@ -225,7 +225,7 @@ func TestButtonsAreThoseThatTheTokenMayUse(t *testing.T) {
 	for _, path := range []string{foreign, "/schedules/foreign", "/biz-types/coupon.remind", foreign + "?seen=x"} {
 		b.sees(path, http.StatusNotFound).lacks(t, path, "coupon.remind is", "○ pending")
 	}
-	for _, path := range []string{foreign + "/cancel", foreign + "/reschedule", foreign + "/bury", foreign + "/redrive", "/schedules/foreign/run", "/schedules/foreign/deactivate", "/biz-types/coupon.remind/pause", "/biz-types/coupon.remind/redrive"} {
+	for _, path := range []string{foreign + "/cancel", foreign + "/reschedule", foreign + "/bury", foreign + "/redrive", foreign + "/copy", "/schedules/foreign/run", "/schedules/foreign/deactivate", "/biz-types/coupon.remind/pause", "/biz-types/coupon.remind/redrive"} {
 		b.post(path, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {"coupon.remind"}}).has(t, path, http.StatusNotFound)
 	}
 	for _, path := range []string{"/", "/tasks?q=1", "/tasks?status=pending", "/schedules", "/cluster?show=stats"} {

@@ -188,3 +188,39 @@ func TestSchedulesAreFoundSortedAndTurnedTogether(t *testing.T) {
 	b.sees("/runs?from=x", http.StatusUnprocessableEntity, "Give a time such as")
 	b.sees("/runs?biz_type=coupon.remind", http.StatusNotFound, "Unknown biz type")
 }
+
+// A copy has what the form says, and else what the task has. Two clicks add one task.
+func TestACopyOfATaskIsAddedWithChanges(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	path := s.add(closing.NewKey("ord_1", "\n{\"n\":1}\n<b>", tocsin.In(time.Hour)).Header("tenant", "a"))
+	b := s.as("write")
+	got := b.get(path).text
+	if !strings.Contains(got, "spellcheck=\"false\">\n\n{&#34;n&#34;:1}\n&lt;b&gt;</textarea>") {
+		t.Errorf("the payload is not there as it is: %s", got)
+	}
+	form := url.Values{
+		"once": {regexp.MustCompile(`name="once" value="([A-Z2-7]+)"`).FindStringSubmatch(got)[1]}, "biz_key": {"ord_2"}, "payload": {"{\"n\":2,\r\n\"m\":18446744073709551615}"}, "minutes": {"x"},
+	}
+	got = b.post(path+"/copy", form).text
+	for _, kept := range []string{`value="ord_2"`, "18446744073709551615}</textarea>", `id="act-copy" open`} {
+		if !strings.Contains(got, kept) {
+			t.Errorf("a refused form has lost %s: %s", kept, got)
+		}
+	}
+	form.Set("minutes", "30")
+	first := b.done(path+"/copy", form, "added as a copy", "ord_2", `{ "n": 2, "m": 18446744073709551615 }`, "tenant a").words()
+	number := regexp.MustCompile(`Task (\d+)`)
+	if again := b.done(path+"/copy", form).words(); number.FindString(again) != number.FindString(first) {
+		t.Error("two clicks add two tasks")
+	}
+	if copied := s.call("GET", "/tasks/"+number.FindStringSubmatch(first)[1], ""); copied["payload"] != "{\"n\":2,\n\"m\":18446744073709551615}" {
+		t.Errorf("%q", copied["payload"])
+	}
+	unseen := s.add(closing.New(5, "a\u202eb", tocsin.In(time.Hour)))
+	b.sees(unseen, http.StatusOK, "is copied as it is")
+	made := b.done(unseen+"/copy", url.Values{"biz_id": {"6"}, "minutes": {"30"}, "payload": {"c"}, "once": {"k"}}, "added as a copy").words()
+	if copied := s.call("GET", "/tasks/"+number.FindStringSubmatch(made)[1], ""); copied["payload"] != "a\u202eb" {
+		t.Errorf("%q", copied["payload"])
+	}
+}

@@ -23,6 +23,7 @@ type taskPage struct {
 	RunProblem *api.Problem
 	Seen       string // what a refresh compares the row with; "": the task has ended
 	Act        string // the form that was refused
+	Copy       *copied
 }
 
 // runsShown is how many attempts a page of a task has at most.
@@ -77,7 +78,7 @@ func (v *visit) taskPage(id string) *page {
 		return p
 	}
 	if problem == nil {
-		t.Task = &row
+		t.Task, t.Copy = &row, v.copyOf(row)
 	}
 	if t.WhyProblem == nil {
 		t.Why = &why
@@ -95,6 +96,9 @@ func (v *visit) taskPage(id string) *page {
 // changeTask does what a button of the page says, and shows the task again.
 func (v *visit) changeTask() *page {
 	id, act := v.r.PathValue("id"), v.r.PathValue("act")
+	if act == "copy" {
+		return v.copyTask(id)
+	}
 	body, problem := v.changeOf(act)
 	if problem == nil {
 		_, problem = ask[api.Task](v, call{method: http.MethodPost, path: "/tasks/" + id + ":" + act, body: body})
