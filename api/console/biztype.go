@@ -27,6 +27,8 @@ type bizTypePage struct {
 	NodeProblem *api.Problem
 	Counted     *api.Redriven // what a redrive would do
 	Redriven    *api.Redriven // what one has done
+	Dead        *api.DeadGroups
+	DeadProblem *api.Problem
 }
 
 // typeNode is a node of the biz type's group.
@@ -51,6 +53,14 @@ func (v *visit) bizTypePage(name string) *page {
 				nodes, b.NodeProblem = ask[api.Nodes](v, call{path: "/cluster/nodes"})
 			}
 		},
+		func() {
+			if v.r.URL.Query().Get("dead") == "groups" { // of a link, since it reads an index of every table
+				dead, refused := ask[api.DeadGroups](v, call{path: "/tasks:deadgroups", query: url.Values{"biz_type": {name}}})
+				if b.DeadProblem = refused; refused == nil {
+					b.Dead = &dead
+				}
+			}
+		},
 	)
 	if problem != nil {
 		return v.failed(problem)
@@ -66,6 +76,10 @@ func (v *visit) bizTypePage(name string) *page {
 	}
 	if nodes.Incomplete {
 		p.Lacks = []string{v.T("lacks.nodes")}
+	}
+	if b.Dead != nil {
+		p.Lacks = append(p.Lacks, b.Dead.Incomplete...)
+		p.Shell = append(p.Shell, v.curl("GET", "/tasks:deadgroups?"+url.Values{"biz_type": {name}}.Encode(), ""), words("tocsin task dead", "--type", name))
 	}
 	return p
 }
@@ -126,6 +140,14 @@ func (v *visit) redriveDead(name string) *page {
 		}
 	}
 	return p
+}
+
+// Whole is a time as a field of a form has it, and with up the next whole second unless it is one.
+func (v *visit) Whole(at api.Time, up bool) string {
+	if up {
+		at.Time = at.Add(time.Second - time.Nanosecond)
+	}
+	return v.Typed(at.Time)
 }
 
 // redriveOf is what a form says of the tasks to redrive.

@@ -149,7 +149,7 @@ func TestABrowserRefreshesAnOpenTaskAndKeepsWhatIsSelected(t *testing.T) {
 	b := s.open(t, 1280, 900)
 	for name, page := range map[string]string{
 		"overview": "/", "start": "/biz-types", "tasks": "/tasks?status=pending", "schedules": "/schedules", "schedule": "/schedules/report.daily", "biztype": "/biz-types/order.close", "cluster": "/cluster?show=counts",
-		"found": "/tasks?q=report.daily", "task": path,
+		"found": "/tasks?q=report.daily", "task": path, "runs": "/runs", "dead": "/biz-types/order.close?dead=groups",
 	} {
 		b.to(page, "h1")
 		b.shots(name)
@@ -187,6 +187,7 @@ func TestPagesFit320Pixels(t *testing.T) {
 	b := s.open(t, 320, 640)
 	for name, page := range map[string]string{
 		"overview": "/", "start": "/biz-types", "task": path, "tasks": "/tasks?status=pending", "schedules": "/schedules", "schedule": "/schedules/report.daily", "biztype": "/biz-types/order.close", "cluster": "/cluster?show=stats",
+		"runs": "/runs", "dead": "/biz-types/order.close?dead=groups", "all": "/tasks?status=pending&pick=all", "found": "/tasks?status=done",
 	} {
 		b.to(page, "h1")
 		b.shots("narrow-" + name)

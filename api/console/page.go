@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -136,6 +137,14 @@ func (p *page) Here() string {
 	}
 	return path.Dir(p.r.URL.EscapedPath())
 }
+
+// Coded is a text with what stands between backticks as code.
+func (v *visit) Coded(text string) template.HTML {
+	return template.HTML(backticks.ReplaceAllString(template.HTMLEscapeString(v.Shown(text)), "<code>$1</code>")) // all else is escaped
+}
+
+// backticks are around what is to be typed.
+var backticks = regexp.MustCompile("`([^`]+)`")
 
 // Who names whose token it is; "" without tokens.
 func (p *page) Who() string { return p.who.Name }

@@ -203,7 +203,7 @@ func TestButtonsAreThoseThatTheTokenMayUse(t *testing.T) {
 	t.Parallel()
 	s := serve(t, changes{})
 	for act, c := range map[string]struct{ of, needs string }{
-		"cancel": {"task", "write"}, "reschedule": {"task", "write"}, "bury": {"task", "operate"}, "redrive": {"dead", "operate"},
+		"cancel": {"task", "write"}, "reschedule": {"task", "write"}, "bury": {"task", "operate"}, "redrive": {"dead", "operate"}, "copy": {"task", "write"},
 		"run": {"schedule", "write"}, "deactivate": {"schedule", "write"}, "activate": {"inactive", "write"}, "pause": {"type", "operate"}, "resume": {"paused", "operate"},
 		"redrive?": {"type", "operate"},
 	} {
@@ -212,7 +212,7 @@ func TestButtonsAreThoseThatTheTokenMayUse(t *testing.T) {
 			b := s.as(as)
 			to := path + "/" + strings.TrimSuffix(act, "?")
 			shown := strings.Contains(b.get(path).text, `action="`+to)
-			got := b.post(to, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {"order.close"}})
+			got := b.post(to, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {"order.close"}, "biz_id": {"7"}})
 			allowed := as == c.needs || as == "operate"
 			if shown != allowed || (got.status < 400) != allowed || !allowed && got.status != http.StatusForbidden {
 				t.Errorf("%s with the scope %s: shown %t, status %d: %s", act, as, shown, got.status, got.words())
@@ -225,7 +225,7 @@ func TestButtonsAreThoseThatTheTokenMayUse(t *testing.T) {
 	for _, path := range []string{foreign, "/schedules/foreign", "/biz-types/coupon.remind", foreign + "?seen=x"} {
 		b.sees(path, http.StatusNotFound).lacks(t, path, "coupon.remind is", "○ pending")
 	}
-	for _, path := range []string{foreign + "/cancel", foreign + "/reschedule", foreign + "/bury", foreign + "/redrive", "/schedules/foreign/run", "/schedules/foreign/deactivate", "/biz-types/coupon.remind/pause", "/biz-types/coupon.remind/redrive"} {
+	for _, path := range []string{foreign + "/cancel", foreign + "/reschedule", foreign + "/bury", foreign + "/redrive", foreign + "/copy", "/schedules/foreign/run", "/schedules/foreign/deactivate", "/biz-types/coupon.remind/pause", "/biz-types/coupon.remind/redrive"} {
 		b.post(path, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {"coupon.remind"}}).has(t, path, http.StatusNotFound)
 	}
 	for _, path := range []string{"/", "/biz-types", "/tasks?q=1", "/tasks?status=pending", "/schedules", "/cluster?show=stats"} {
@@ -283,6 +283,14 @@ func TestStoredTextsAreShownAndDoNothing(t *testing.T) {
 		}
 	}
 	b.sees(path, http.StatusOK, "<script>alert(1)</script>", `\u202egnp.exe`, `\u001b[31m`, `"><svg onload=alert(1)>`)
+	if got, command := b.get(path), "<code>tocsin task redrive "+strings.TrimPrefix(path, "/tasks/")+"</code>"; !strings.Contains(got.text, command) {
+		t.Errorf("no %s: %s", command, got.text)
+	}
+	s.call("POST", path+":redrive", "")
+	s.call("POST", path+":bury", `{"reason": "`+"`<img src=x onerror=alert(1)>`"+`"}`)
+	if got := b.get(path); strings.Contains(got.text, "<img") {
+		t.Errorf("code is alive: %s", got.text)
+	}
 	if got := b.get(path); !strings.Contains(got.text, `q=%22%3e%3csvg`) {
 		t.Errorf("a link has another key: %s", got.text)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/internal/quantile"
@@ -17,28 +18,29 @@ type schedulesPage struct {
 	Next      string // cursor
 	Filtered  bool
 	States    []string
+	Orders    []string
+	Kept      url.Values // what the list is of
 }
 
 // scheduleStates are those that a list can be of.
 var scheduleStates = []string{"active", "inactive", "paused", "ended"}
 
-// schedules lists schedules by name.
+// schedules lists schedules by name, or by their next fire time, with their last runs.
 func (v *visit) schedules() *page {
-	list := &schedulesPage{States: scheduleStates}
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
-	for _, name := range []string{"app", "biz_type", "state", "cursor"} {
-		if value := v.r.FormValue(name); value != "" {
-			query.Set(name, value)
-			list.Filtered = true
-		}
+	list := &schedulesPage{States: scheduleStates, Orders: []string{"name", "next_fire"}, Kept: v.kept(scheduleFilters)}
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}, "last": {"true"}}
+	for name, values := range list.Kept {
+		query.Set(name, values[0])
+		list.Filtered = list.Filtered || name != "sort"
 	}
 	found, problem := ask[api.Schedules](v, call{path: "/schedules", query: query})
 	list.Schedules, list.Next = found.Schedules, found.NextCursor
 	query.Del("cursor")
+	order := strings.TrimSuffix(query.Get("sort"), "_fire") // the command's word
 	return &page{
 		name: "schedules", Nav: "schedules", Title: v.T("schedules"), Data: list, Lacks: found.Incomplete, Problem: problem,
 		Shell: []string{v.curl("GET", "/schedules?"+query.Encode(), ""),
-			words("tocsin schedule list", "--app", query.Get("app"), "--type", query.Get("biz_type"), "--state", query.Get("state"), "--limit", strconv.Itoa(pageSize))},
+			words("tocsin schedule list --last", "--q", query.Get("q"), "--sort", order, "--app", query.Get("app"), "--type", query.Get("biz_type"), "--state", query.Get("state"), "--limit", strconv.Itoa(pageSize))},
 	}
 }
 

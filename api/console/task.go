@@ -24,6 +24,7 @@ type taskPage struct {
 	RunProblem *api.Problem
 	Seen       string // what a refresh compares the row with; "": the task has ended
 	Act        string // the form that was refused
+	Copy       *copied
 }
 
 // runsShown is how many attempts a page of a task has at most.
@@ -78,7 +79,7 @@ func (v *visit) taskPage(id string) *page {
 		return p
 	}
 	if problem == nil {
-		t.Task = &row
+		t.Task, t.Copy = &row, v.copyOf(row)
 	}
 	if t.WhyProblem == nil {
 		t.Why = &why
@@ -96,6 +97,9 @@ func (v *visit) taskPage(id string) *page {
 // changeTask does what a button of the page says, and shows the task again.
 func (v *visit) changeTask() *page {
 	id, act := v.r.PathValue("id"), v.r.PathValue("act")
+	if act == "copy" {
+		return v.copyTask(id)
+	}
 	body, problem := v.changeOf(act)
 	if problem == nil {
 		_, problem = ask[api.Task](v, call{method: http.MethodPost, path: "/tasks/" + id + ":" + act, body: body})
@@ -123,26 +127,27 @@ func (v *visit) changeOf(act string) (any, *api.Problem) {
 	case "bury":
 		return api.Burial{Reason: v.form("reason")}, nil
 	case "reschedule":
-		return v.newTime()
+		at, problem := v.newTime()
+		return at, problem
 	}
 	return nil, v.refusal(http.StatusNotFound, "no_such_path", "problem.nowhere")
 }
 
 // newTime reads a time of the visit's zone, or a number of minutes from now.
-func (v *visit) newTime() (any, *api.Problem) {
+func (v *visit) newTime() (at api.NewTime, problem *api.Problem) {
 	if minutes := v.form("minutes"); minutes != "" {
 		n, err := strconv.ParseFloat(minutes, 64)
 		if !(err == nil && n >= 0 && n <= 10*366*24*60) {
-			return nil, v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.minutes")
+			return at, v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.minutes")
 		}
 		ms := api.Int(n * 60_000)
 		return api.NewTime{DelayMS: &ms}, nil
 	}
-	at, err := v.timeOf(v.form("at"))
+	due, err := v.timeOf(v.form("at"))
 	if err != nil {
-		return nil, v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.time")
+		return at, v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.time")
 	}
-	return api.NewTime{DueTime: &api.Time{Time: at}}, nil
+	return api.NewTime{DueTime: &api.Time{Time: due}}, nil
 }
 
 // timeOf reads a time as an input for dates has it, in the zone of the visit.
@@ -175,6 +180,8 @@ type tasksPage struct {
 	BizTypes []api.BizType
 	Statuses []string
 	Refused  bool // the text is no key
+	Window   window
+	Kept     url.Values // what the list is of
 }
 
 // pageSize is how many rows a list has at most.
@@ -186,7 +193,7 @@ var statuses = []string{"pending", "claimed", "dead", "done", "cancelled"}
 // tasks finds a task by what somebody has in hand, or lists those in a status.
 func (v *visit) tasks() *page {
 	q, status, of := v.r.FormValue("q"), v.r.FormValue("status"), v.r.FormValue("biz_type")
-	list := &tasksPage{Statuses: statuses}
+	list := &tasksPage{Statuses: statuses, Kept: v.kept(taskFilters)}
 	p := &page{name: "tasks", Nav: "tasks", Title: v.T("tasks"), Data: list}
 	if types, problem := ask[api.BizTypes](v, call{path: "/biz-types"}); problem == nil {
 		list.BizTypes = types.BizTypes
@@ -197,15 +204,7 @@ func (v *visit) tasks() *page {
 		v.search(p, list, q)
 	case status != "":
 		list.Searched = true
-		query := pageQuery(v.r.FormValue("cursor"))
-		query.Set("status", status)
-		if of != "" {
-			query.Set("biz_type", of)
-		}
-		found, problem := ask[api.Tasks](v, call{path: "/tasks", query: query})
-		list.Tasks, list.Next, p.Lacks, p.Problem = found.Tasks, found.NextCursor, found.Incomplete, problem
-		query.Del("cursor")
-		p.Shell = []string{v.curl("GET", "/tasks?"+query.Encode(), ""), words("tocsin task list", "--status", status, "--limit", strconv.Itoa(pageSize), "--type", of)}
+		v.listTasks(p, list, status, of)
 	}
 	return p
 }
@@ -237,6 +236,7 @@ func (v *visit) search(p *page, list *tasksPage, q string) {
 	subject := func(name string) url.Values {
 		query := pageQuery(cursor)
 		query.Set(name, q)
+		query.Set("payload", "false")
 		return query
 	}
 	together(

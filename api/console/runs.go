@@ -1,0 +1,53 @@
+package console
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tocsinhq/tocsin/api"
+)
+
+// runsPage is a list of the newest runs.
+type runsPage struct {
+	Runs     api.RecentRuns
+	Outcomes []string
+	Window   window
+}
+
+// outcomes are those that have a text.
+var outcomes = func() (all []string) {
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		if outcome, ok := strings.CutPrefix(key, "outcome."); ok {
+			all = append(all, outcome)
+		}
+	}
+	return all
+}()
+
+// runs lists the newest runs of all tasks and schedules.
+func (v *visit) runs() *page {
+	list := &runsPage{Outcomes: outcomes}
+	p := &page{name: "runs", Nav: "schedules", Title: v.T("runs"), Data: list}
+	query := pageQuery(v.r.FormValue("cursor"))
+	if list.Window, p.Problem = v.windowOf(query, false); p.Problem != nil {
+		return p
+	}
+	query.Del("to")
+	for name, values := range v.kept([]string{"outcome", "app", "biz_type", "schedule"}) {
+		query.Set(name, values[0])
+	}
+	list.Runs, p.Problem = ask[api.RecentRuns](v, call{path: "/runs", query: query})
+	p.Lacks = list.Runs.Incomplete
+	query.Del("cursor")
+	p.Shell = []string{v.curl("GET", "/runs?"+query.Encode(), ""), runsCommand(query)}
+	return p
+}
+
+// runsCommand is the command that lists the same runs.
+func runsCommand(query url.Values) string {
+	return words("tocsin runs", "--outcome", query.Get("outcome"), "--app", query.Get("app"), "--type", query.Get("biz_type"), "--schedule", query.Get("schedule"),
+		"--since", query.Get("from"), "--limit", strconv.Itoa(pageSize))
+}
