@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,6 +27,8 @@ type bizTypePage struct {
 	Nodes       []typeNode
 	NodeProblem *api.Problem
 	Counted     *api.Redriven // what a redrive would do
+	Until       string        // of what was counted
+	Unconfirmed bool          // another name was typed
 	Redriven    *api.Redriven // what one has done
 	Dead        *api.DeadGroups
 	DeadProblem *api.Problem
@@ -121,9 +124,8 @@ func (v *visit) bizTypeRefused(name string, problem *api.Problem) *page {
 // redriveDead counts the dead tasks that a form names, or redrives them once the name of the biz type has been typed.
 func (v *visit) redriveDead(name string) *page {
 	body, problem := v.redriveOf(name)
-	if problem == nil && !body.DryRun && v.form("confirm") != name {
-		problem = v.refusal(http.StatusUnprocessableEntity, "confirm", "problem.confirm")
-	}
+	unconfirmed := !body.DryRun && v.form("confirm") != name
+	body.DryRun = body.DryRun || unconfirmed
 	var done api.Redriven
 	if problem == nil {
 		done, problem = ask[api.Redriven](v, call{method: http.MethodPost, path: "/tasks:redrive", body: body})
@@ -134,10 +136,14 @@ func (v *visit) redriveDead(name string) *page {
 	p := v.bizTypePage(name)
 	if b, ok := p.Data.(*bizTypePage); ok {
 		if p.Lacks = append(p.Lacks, done.Incomplete...); done.DryRun {
-			b.Counted = &done
+			b.Counted, b.Unconfirmed = &done, unconfirmed
+			b.Until = cmp.Or(v.form("until"), v.Whole(api.Time{Time: v.now}, true)) // not what dies from now on
 		} else {
 			b.Redriven = &done
 		}
+	}
+	if unconfirmed {
+		p.Status = http.StatusUnprocessableEntity
 	}
 	return p
 }

@@ -247,6 +247,15 @@ func (r reply) has(t testing.TB, what string, status int, texts ...string) {
 	}
 }
 
+// hidden are the fields of forms that nobody sees.
+func (r reply) hidden() url.Values {
+	form := url.Values{}
+	for _, m := range regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(r.text, -1) {
+		form.Set(m[1], html.UnescapeString(m[2]))
+	}
+	return form
+}
+
 var tags = regexp.MustCompile(`<[^>]*>`)
 
 // words is the text of a page without its tags.

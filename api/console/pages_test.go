@@ -127,12 +127,20 @@ func TestABizTypeIsPausedResumedAndItsDeadAreRedriven(t *testing.T) {
 	b.done(path+"/resume", nil, "delivered again")
 	form := url.Values{"error": {"503"}, "do": {"count"}, "limit": {"10"}, "since": {"2020-01-01T00:00"}}
 	got := b.post(path+"/redrive", form)
-	got.has(t, "count", http.StatusOK, "2 tasks would be redriven", "To redrive them, type order.close")
+	got.has(t, "count", http.StatusOK, "2 tasks would be redriven", "To redrive these, type order.close")
 	if !strings.Contains(got.text, `name="error" maxlength="255" value="503"`) {
 		t.Errorf("the form has lost what was typed: %s", got.text)
 	}
+	form = got.hidden() // what was counted, whatever stands in the other form by now
 	form.Set("do", "redrive")
-	b.post(path+"/redrive", form).has(t, "unconfirmed", http.StatusUnprocessableEntity, "type the name of the biz type")
+	form.Set("confirm", "order")
+	got = b.post(path+"/redrive", form)
+	got.has(t, "unconfirmed", http.StatusUnprocessableEntity, "type the name of the biz type", "2 tasks would be redriven")
+	form = got.hidden()
+	if form.Get("error") != "503" || form.Get("limit") != "10" || form.Get("since") != "2020-01-01T00:00" || form.Get("until") == "" {
+		t.Errorf("counted and confirmed is %v", form)
+	}
+	form.Set("do", "redrive")
 	form.Set("confirm", "order.close")
 	b.post(path+"/redrive", form).has(t, "redrive", http.StatusOK, "✓ 2 tasks were redriven.")
 	b.sees("/tasks?status=dead&biz_type=order.close", http.StatusOK, "answer 404").lacks(t, "the dead", "answer 503")

@@ -150,7 +150,7 @@ func TestTheDeadAreGroupedByAButtonAndAGroupIsRedriven(t *testing.T) {
 		form.Set(m[1], strings.NewReplacer("&lt;", "<", "&gt;", ">").Replace(m[2]))
 	}
 	counted := b.post(path+"/redrive", form)
-	counted.has(t, "the group", http.StatusOK, "2 tasks would be redriven", "To redrive them, type order.close")
+	counted.has(t, "the group", http.StatusOK, "2 tasks would be redriven", "To redrive these, type order.close")
 	form.Set("do", "redrive")
 	form.Set("confirm", "order.close")
 	b.post(path+"/redrive", form).has(t, "the group", http.StatusOK, "✓ 2 tasks were redriven")
