@@ -102,11 +102,11 @@ func (*overviewPage) Rate(perSecond float64) string {
 
 // changeOverview pauses or resumes a biz type, and shows the overview again.
 func (v *visit) changeOverview() *page {
-	act := v.form("do")
-	if act != "pause" && act != "resume" {
+	name, act := v.form("biz_type"), v.form("do")
+	if act != "pause" && act != "resume" || noName(name) {
 		return v.nowhere()
 	}
-	_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + v.form("biz_type") + ":" + act})
+	_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + name + ":" + act})
 	if problem == nil {
 		return &page{to: "/?done=overview." + act}
 	}

@@ -101,6 +101,7 @@ func TestABizTypeIsPausedAndResumedFromTheOverview(t *testing.T) {
 	}
 	b.post("/", url.Values{"biz_type": {"coupon.remind"}, "do": {"pause"}}).has(t, "another's", http.StatusNotFound, "Unknown biz type")
 	b.post("/", url.Values{"biz_type": {"order.close"}, "do": {"explode"}}).has(t, "an act", http.StatusNotFound, "no such page")
+	b.post("/", url.Values{"biz_type": {"order.close:resume/x"}, "do": {"pause"}}).has(t, "no name", http.StatusNotFound, "no such page")
 }
 
 // A refresh has the part that changes alone, and stays small with many nodes that do not answer and many biz types.
