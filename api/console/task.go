@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -227,48 +226,40 @@ func (v *visit) search(p *page, list *tasksPage, q string) {
 		list.Refused = true
 		return
 	}
-	var byID, byKey api.Tasks
+	var about api.Tasks
 	var task api.Task
 	var schedule api.Schedule
-	found := [4]*api.Problem{}
+	problems := [3]*api.Problem{}
 	q, number := numberIn(q)
-	cursor := v.r.FormValue("cursor")
-	subject := func(name string) url.Values {
-		query := pageQuery(cursor)
-		query.Set(name, q)
-		query.Set("payload", "false")
-		return query
+	flag, name := "--key", "biz_key"
+	if number {
+		flag, name = "--biz-id", "biz_id"
 	}
+	cursor := v.r.FormValue("cursor")
+	query := pageQuery(cursor)
+	query.Set(name, q)
+	query.Set("payload", "false")
 	together(
 		func() {
 			if number && cursor == "" {
-				task, found[0] = ask[api.Task](v, call{path: "/tasks/" + q})
+				task, problems[0] = ask[api.Task](v, call{path: "/tasks/" + q})
 			}
 		},
-		func() {
-			if number {
-				byID, found[1] = ask[api.Tasks](v, call{path: "/tasks", query: subject("biz_id")})
-			}
-		},
-		func() {
-			if !number {
-				byKey, found[2] = ask[api.Tasks](v, call{path: "/tasks", query: subject("biz_key")})
-			}
-		},
+		func() { about, problems[1] = ask[api.Tasks](v, call{path: "/tasks", query: query}) },
 		func() {
 			if !noName(q) {
-				schedule, found[3] = ask[api.Schedule](v, call{path: "/schedules/" + q})
+				schedule, problems[2] = ask[api.Schedule](v, call{path: "/schedules/" + q})
 			}
 		},
 	)
 	if task.JobID != "" {
 		list.Tasks = append(list.Tasks, task)
 	}
-	list.Tasks, list.Next = append(append(list.Tasks, byID.Tasks...), byKey.Tasks...), cmp.Or(byID.NextCursor, byKey.NextCursor)
+	list.Tasks, list.Next = append(list.Tasks, about.Tasks...), about.NextCursor
 	if schedule.ID != "" {
 		list.Schedule = &schedule
 	}
-	for _, problem := range found {
+	for _, problem := range problems {
 		if problem != nil && problem.Status != http.StatusNotFound {
 			p.Problem = problem
 		}
@@ -276,9 +267,7 @@ func (v *visit) search(p *page, list *tasksPage, q string) {
 	if len(list.Tasks) == 1 && list.Schedule == nil && p.Problem == nil && cursor == "" && list.Next == "" {
 		p.to = pathOf("tasks", list.Tasks[0].JobID)
 	}
-	flag, name := "--key", "biz_key"
 	if number {
-		flag, name = "--biz-id", "biz_id"
 		p.Shell = []string{v.curl("GET", "/tasks/"+q, ""), words("tocsin task get", q)}
 	}
 	p.Shell = append(p.Shell, v.curl("GET", "/tasks?"+url.Values{name: {q}}.Encode(), ""), words("tocsin task list "+flag, q))
