@@ -201,6 +201,8 @@ func (v verdict) begunAfter(t task, cancelled time.Time, promise string, inHand 
 			v.report.count(lineAfterCancel, "loaded or claimed before it")
 		case v.frozen(d):
 			v.report.count(lineAfterCancel, "by a node that was frozen")
+		case v.kept(d, cancelled):
+			v.report.count(lineAfterCancel, "sent before, and read when the broker was back")
 		default:
 			v.report.count(lineAfterCancel, "others")
 			v.breach(t, promise)
@@ -208,10 +210,17 @@ func (v verdict) begunAfter(t task, cancelled time.Time, promise string, inHand 
 	}
 }
 
-// frozen reports whether the delivery's node, or the broker that took it, was frozen shortly before it started.
+// frozen reports whether the delivery's node was frozen shortly before it started.
 func (v verdict) frozen(d delivery) bool {
 	return slices.ContainsFunc(v.incidents, func(i incident) bool {
-		return (i.hits(d.Node, FreezeNode) || d.Offset != "" && i.Fault == FreezeBroker) && i.touches(d.At, d.At, d.before(thawedBefore))
+		return i.hits(d.Node, FreezeNode) && i.touches(d.At, d.At, d.before(thawedBefore))
+	})
+}
+
+// kept reports whether a message may have been sent before a cancel, and then have lain in a broker that was killed or frozen until it was read.
+func (v verdict) kept(d delivery, cancelled time.Time) bool {
+	return d.Offset != "" && slices.ContainsFunc(v.incidents, func(i incident) bool {
+		return i.Fault.target() == ofBroker && !i.from.After(cancelled.Add(loadedBefore)) && i.touches(d.At, d.At, callbackBefore)
 	})
 }
 

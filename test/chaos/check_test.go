@@ -211,6 +211,24 @@ var forgeries = map[string]forgery{
 		v.deliver(sent(8000))
 		v.incidents = []incident{{Step: Step{Fault: FreezeBroker}, from: at(1000), to: at(7900)}}
 	}, ""},
+	"cancelled, and sent before a broker was killed": {func(v *evidence, e *entry) {
+		v.opts.Broker, e.Type, e.Change = "rabbitmq", hook.Name(), cancelledAt(1100)
+		v.with(func(r *row) { r.Status = tocsin.Cancelled })
+		v.deliver(sent(15_000))
+		v.incidents = []incident{{Step: Step{Fault: KillBroker}, from: at(1400), to: at(14_900)}}
+	}, ""},
+	"cancelled long before a broker was killed": {func(v *evidence, e *entry) {
+		v.opts.Broker, e.Type, e.Change = "rabbitmq", hook.Name(), cancelledAt(1100)
+		v.with(func(r *row) { r.Status = tocsin.Cancelled })
+		v.deliver(sent(15_000))
+		v.incidents = []incident{{Step: Step{Fault: KillBroker}, from: at(5000), to: at(14_900)}}
+	}, "a cancelled task is not delivered"},
+	"cancelled, and sent long after the broker was back": {func(v *evidence, e *entry) {
+		v.opts.Broker, e.Type, e.Change = "rabbitmq", hook.Name(), cancelledAt(1100)
+		v.with(func(r *row) { r.Status = tocsin.Cancelled })
+		v.deliver(sent(20_100))
+		v.incidents = []incident{{Step: Step{Fault: KillBroker}, from: at(1400), to: at(14_900)}}
+	}, "a cancelled task is not delivered"},
 	"a delivery of nothing": {func(v *evidence, _ *entry) { v.deliveries[9] = v.deliveries[7] }, "what is delivered was stored"},
 	"two rows of one task":  {func(v *evidence, _ *entry) { v.rows[5] = append(v.rows[5], row{JobID: 8, BizID: 5}) }, "one row a task"},
 }
