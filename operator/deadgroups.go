@@ -15,7 +15,7 @@ const (
 	groupedJobs = 5
 )
 
-// DeadGroup is dead tasks of one biz type whose last errors say the same, but for numbers, ids and other words of theirs.
+// DeadGroup groups dead tasks of one biz type whose last errors differ only in numbers, ids, addresses and quoted text.
 type DeadGroup struct {
 	BizType string         `json:"biz_type"` // "#7" where no policy has number 7
 	Error   string         `json:"error"`    // of all of them, with * for what differs or may differ: numbers, ids, quoted text, addresses

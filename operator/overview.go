@@ -32,7 +32,7 @@ type TypeOverview struct {
 	Measured     time.Time // when the oldest of the walks that Overdue, Age and Drain are of ended; zero: none has yet
 }
 
-// Unknown is the State of a biz type of which no node has answered.
+// Unknown is the State of a biz type if no node that delivers it has answered.
 const Unknown = "unknown"
 
 // ServerOverview is one MySQL server.
@@ -79,7 +79,7 @@ func (now *sampling) overview() Overview {
 	return o
 }
 
-// types are all biz types by name: those that nodes deliver, those that have a policy, and those of which tasks are overdue.
+// types returns, by name, every biz type that a node delivers, that has a policy, or that has overdue tasks.
 func (now *sampling) types(found map[uint64]upkeep.OverdueTasks) map[string]*TypeOverview {
 	types := map[string]*TypeOverview{}
 	of := func(name, state string) *TypeOverview {

@@ -68,8 +68,8 @@ WHERE (next_fire > ? OR next_fire = ? AND table_no > ? OR next_fire = ? AND tabl
 ORDER BY next_fire, table_no, schedule_id
 LIMIT ?`
 
-// endOfList and endOfNext read how far a page of readList and of readNext may reach, in one of the databases of a union: so many
-// entries of the index alone. Parameters: those of the first place, and how many entries are passed. Zero rows: fewer are left.
+// endOfList and endOfNext find the last place that a page of readList or readNext may reach in one database. They read index entries
+// only. Parameters: the first place, and the number of entries to skip. No row: fewer entries are left.
 const (
 	endOfList = `SELECT /* tocsin schedules window */
     name, NULL, schedule_id

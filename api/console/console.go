@@ -3,8 +3,8 @@
 //	browser --> headers and origin --> session --> page --> package api, in process --> MySQL, etcd
 //	                 403               to login             401 403 404 409 429 503
 //
-// It is the authority for what a page looks like and who is logged in. What is on a page, and what a button does, comes from
-// requests to package api with the token of whoever looks: the same scopes, problems, rates and log. It sends no statement.
+// It decides how a page looks and who is logged in. All data and all changes go through package api, with the user's token: the same
+// scopes, problems, rates and log. It sends no SQL.
 //
 // On failure: what could be read is shown, and each part that could not says why. A page that asked for nothing that exists is
 // a 404. A panic is a 500 and a line in the log. All pages work without JavaScript; with it, the overview and an

@@ -24,7 +24,7 @@ func (v *visit) copyOf(t api.Task) *copied {
 	return c
 }
 
-// copyTask adds a task that is like another one, but for what the form says, and shows it.
+// copyTask adds a copy of a task with the changes of the form, and shows it.
 func (v *visit) copyTask(id string) *page {
 	row, problem := ask[api.Task](v, call{path: "/tasks/" + id})
 	if problem != nil {

@@ -142,7 +142,7 @@ type browser struct {
 	header  map[string]string
 }
 
-// as returns somebody who is logged in with a token; "": without one.
+// as returns a browser that has logged in with a token, or without one for "".
 func (s *site) as(token string) *browser {
 	s.t.Helper()
 	b := &browser{site: s, header: map[string]string{}}

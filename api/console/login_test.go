@@ -155,8 +155,8 @@ func TestALinkSaysOfNothingThatItWasDone(t *testing.T) {
 	}
 }
 
-// Without tokens whoever is on this host may do everything, by a name of this host. A page of another name, whose DNS was changed to
-// this host, may do nothing.
+// Without tokens, programs on this host may do everything if they call it localhost or by a loopback address. A web page whose host
+// name was pointed at this host (DNS rebinding) may do nothing.
 func TestWithoutTokensNobodyLogsInAndOnlyThisHostIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := serve(t, changes{api: func(c *api.Config) { c.Tokens = nil }})

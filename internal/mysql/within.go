@@ -16,8 +16,8 @@ var ErrTimeUp = errors.New("the server ended the query")
 // timeUp are the numbers of the errors with which MariaDB and MySQL end a query whose time is over.
 var timeUp = []uint16{1969, 3024}
 
-// Within returns a query that its server ends after a limit, so that it does not go on for a caller who has left. MariaDB takes the limit from
-// the words before the query, which are a comment to MySQL; MySQL takes it from the hint in the first SELECT.
+// Within returns a query with a time limit on the server, so that the query ends even if its caller has gone. MariaDB reads the limit
+// from the prefix, which is a comment to MySQL; MySQL reads it from the hint in the first SELECT.
 func Within(limit time.Duration, query []byte) []byte {
 	before, after, _ := bytes.Cut(query, []byte("SELECT"))
 	return fmt.Appendf(nil, "/*M! SET STATEMENT max_statement_time = %g FOR */ %sSELECT /*+ MAX_EXECUTION_TIME(%d) */%s",
