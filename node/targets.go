@@ -23,7 +23,7 @@ const readWithin = 5 * time.Second
 // up, and all their rows go back: so there is a bound on these.
 const (
 	sinkBatch = 64  // tasks in one delivery at most
-	sinkRows  = 400 // of a biz type in delivery, and as many loaded
+	sinkRows  = 250 // of a biz type in delivery, and as many loaded
 )
 
 // targets finds where the tasks of a policy go: a webhook or a broker if it names one, else
