@@ -72,6 +72,7 @@ func (in *Act) act(c *call) (act operator.Act, err error) {
 
 func (a *API) actOnTasks(ctx context.Context, c *call, in *struct{ Body Act }) (out ActedMany, err error) {
 	c.object = fmt.Sprintf("%d tasks, %s the first", len(in.Body.JobIDs), in.Body.JobIDs[0])
+	c.reason = line(in.Body.Reason)
 	act, err := in.Body.act(c)
 	if err != nil {
 		return out, err
@@ -103,7 +104,7 @@ func (a *API) actOnTasks(ctx context.Context, c *call, in *struct{ Body Act }) (
 			c.cause = became[id].Err
 		}
 	}
-	return out, out.tally(c, line(in.Body.Reason))
+	return out, out.tally(c)
 }
 
 // actedOf is what the caller is told of a task; of a zero one, that it is not there.
@@ -119,7 +120,7 @@ func actedOf(id ID, one operator.Acted) Acted {
 }
 
 // tally counts the results, for the log too. It returns the problem of all of them if no server could be used.
-func (m *ActedMany) tally(c *call, reason string) error {
+func (m *ActedMany) tally(c *call) error {
 	problems := make([]*Problem, len(m.Results))
 	for i, r := range m.Results {
 		if problems[i] = r.Problem; r.Problem != nil {
@@ -127,6 +128,6 @@ func (m *ActedMany) tally(c *call, reason string) error {
 		}
 	}
 	m.Done = len(m.Results) - m.Failed
-	c.outcome = fmt.Sprintf("%d done, %d failed, reason: %s", m.Done, m.Failed, reason)
+	c.outcome = fmt.Sprintf("%d done, %d failed", m.Done, m.Failed)
 	return wholly(problems)
 }

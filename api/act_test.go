@@ -75,7 +75,7 @@ func TestAnActTellsOfEachTask(t *testing.T) {
 	if task := want[api.Task](s, http.StatusOK, get("/tasks/"+foreign).by("all")); task.Status != "pending" || task.Version != 0 {
 		t.Errorf("a task of others: %+v", task)
 	}
-	if log := s.log.String(); !strings.Contains(log, `operation=act_on_tasks object="7 tasks, `+ids[1]+` the first" outcome="3 done, 4 failed, reason: the shop was away"`) {
+	if log := s.log.String(); !strings.Contains(log, `operation=act_on_tasks object="7 tasks, `+ids[1]+` the first" outcome="3 done, 4 failed" status=200 reason="the shop was away"`) {
 		t.Error(log)
 	}
 }

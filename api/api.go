@@ -66,6 +66,7 @@ type API struct {
 	rates      *rates
 	backend    *backend
 	sampler    *operator.Sampler // of the overview
+	notebook   *notebook         // of acts
 	metrics    *metrics
 	inHand     sync.WaitGroup      // requests
 	wide       *semaphore.Weighted // requests that read all tables
@@ -75,9 +76,11 @@ type API struct {
 func New(cfg Config) *API {
 	a := &API{cfg: cfg, log: loop.Logger(cfg.Logger), router: &router{}, operations: map[string]operation{}, rates: newRates(cfg.Rate, cfg.Body), backend: newBackend(cfg.Tables), wide: semaphore.NewWeighted(maxWide)}
 	a.metrics, a.sampler = newMetrics(cfg.Registerer), operator.NewSampler(cfg.Cluster)
+	a.notebook = newNotebook(&a.backend.people)
 	a.huma = humago.New(a.router, describe())
 	a.me()
 	a.overview()
+	a.pastActs()
 	a.tasks()
 	a.runs()
 	a.recentRuns()
@@ -104,6 +107,7 @@ func New(cfg Config) *API {
 
 // Close closes what New and requests have opened, and waits for what goes on for the overview. No request may be under way.
 func (a *API) Close() error {
+	a.notebook.close()
 	a.sampler.Close()
 	return a.backend.close()
 }

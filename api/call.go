@@ -17,6 +17,9 @@ type call struct {
 	needs     apitoken.Scope // of the operation
 	object    string         // what a write is about
 	outcome   string         // of a write that succeeded
+	reason    string         // that the caller gave for a write
+	dry       bool           // nothing was changed, as asked
+	console   string         // user of a console that sent it; "": no console did
 	code      string         // of the problem that it ended with; "": none
 	share     *share         // of the token
 	held      int64          // bytes that count in share
@@ -78,6 +81,10 @@ func (a *API) report(r *http.Request, c *call, status int) {
 	if status == http.StatusUnauthorized { // anybody can send these
 		log = a.faults.Of(log, "API write without a token")
 	}
-	log.Info("API write", "token", c.token.Name, "token_id", token, "from", r.RemoteAddr,
-		"operation", id, "object", object, "outcome", cmp.Or(c.code, c.outcome, "ok"), "status", status)
+	about := []any{"token", c.token.Name, "token_id", token, "from", r.RemoteAddr,
+		"operation", id, "object", object, "outcome", cmp.Or(c.code, c.outcome, "ok"), "status", status}
+	if c.reason != "" {
+		about = append(about, "reason", c.reason)
+	}
+	log.Info("API write", about...)
 }

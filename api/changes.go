@@ -217,7 +217,7 @@ func (a *API) buryTask(ctx context.Context, c *call, in *struct {
 }) (Task, error) {
 	reason := "buried by " + c.token.Name
 	if in.Body != nil {
-		reason = cmp.Or(in.Body.Reason, reason)
+		reason, c.reason = cmp.Or(in.Body.Reason, reason), line(in.Body.Reason)
 	}
 	return a.rewrite(ctx, c, in.ByTask, "buried", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) { return o.Bury(ctx, id, reason) })
 }
@@ -299,6 +299,6 @@ func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redriv
 	if done.Incomplete, err = c.incomplete(err, n.Tasks > 0); err != nil {
 		return done, addProblem(err, of.BizType, "since")
 	}
-	c.outcome = fmt.Sprintf("%d redriven, complete %t, dry run %t", n.Tasks, done.Complete, of.DryRun)
+	c.dry, c.outcome = of.DryRun, fmt.Sprintf("%d redriven, complete %t, dry run %t", n.Tasks, done.Complete, of.DryRun)
 	return done, nil
 }

@@ -48,6 +48,7 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 	defer a.inHand.Done()
 	a.metrics.inFlight.Inc()
 	c, began := &call{}, time.Now()
+	c.console, _ = r.Context().Value(consoleKey{}).(string)
 	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), a.cfg.Timeout)
 	defer cancel()
 	w, r := &answer{ResponseWriter: to}, r.WithContext(ctx)
@@ -60,6 +61,7 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 		}
 		c.release()
 		a.report(r, c, w.status)
+		a.noteAct(c, w.status)
 		a.metrics.end(c, w.status, time.Since(began))
 	}()
 	h := w.Header()

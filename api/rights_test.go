@@ -18,7 +18,7 @@ func TestEveryOperationWorksWithTheRolesOfThePage(t *testing.T) {
 	t.Parallel()
 	cluster := tocsintest.Start(t, closing, remind)
 	root := *cluster
-	plans, err := ddl.Grants(cluster.Config, ddl.GrantOptions{Roles: []string{"node", "client-add", "client-cancel", "biz", "schedule", "read-only"}, User: "tocsin_api"})
+	plans, err := ddl.Grants(cluster.Config, ddl.GrantOptions{Roles: []string{"node", "client-add", "client-cancel", "biz", "schedule", "acts", "read-only"}, User: "tocsin_api"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestEveryOperationWorksWithTheRolesOfThePage(t *testing.T) {
 		get("/tasks/" + id), get("/tasks/" + id + "/why"), get("/tasks/" + id + "/runs"), post("/tasks/"+id+":reschedule", `{"delay_ms": 5000}`), post("/tasks/"+id+":bury", "{}"),
 		get("/tasks:deadgroups"),
 		post("/tasks/"+id+":redrive", ""), act("bury", "", id), act("redrive", "", id), act("reschedule", `, "delay_ms": 5`, id), act("cancel", "", id), post("/tasks/"+id+":cancel", ""), post("/tasks:redrive", `{"all": true}`), get("/biz-types"),
-		post("/biz-types/order.close:pause", ""), post("/biz-types/order.close:resume", ""), get("/cluster/nodes"), get("/cluster/tables?counts=true"), get("/stats"), get("/me"), get("/overview"),
+		post("/biz-types/order.close:pause", ""), post("/biz-types/order.close:resume", ""), get("/cluster/nodes"), get("/cluster/tables?counts=true"), get("/stats"), get("/me"), get("/overview"), get("/acts"),
 		post("/schedules", hourly("here", `, "jitter": "1m"`)), get("/schedules"), get("/schedules/here"), get("/schedules/here/next"), get("/schedules/here/runs"),
 		get("/schedules?q=he&sort=next_fire&last=true"), post("/schedules:preview", hourly("new", "")), post("/schedules:deactivate", `{"names": ["here"]}`),
 		post("/schedules:activate", `{"names": ["here"]}`), get("/runs?app=shop&outcome=lost"),

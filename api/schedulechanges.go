@@ -135,6 +135,7 @@ func (a *API) putSchedule(ctx context.Context, c *call, in *struct {
 	if err != nil {
 		return nil, scheduleProblem(err, in.Name, wanted.BizType)
 	}
+	c.dry = in.DryRun
 	switch c.outcome = "changed"; {
 	case len(changes) == 0:
 		c.outcome = "unchanged"
@@ -310,6 +311,6 @@ func (a *API) backfillSchedule(ctx context.Context, c *call, in *struct {
 	if err != nil {
 		return out, scheduleProblem(err, in.Name, read.BizType)
 	}
-	c.outcome = fmt.Sprintf("%d runs made, %d there, dry run %t", done.Made, done.There, in.Body.DryRun)
+	c.dry, c.outcome = in.Body.DryRun, fmt.Sprintf("%d runs made, %d there, dry run %t", done.Made, done.There, in.Body.DryRun)
 	return Backfilled{fireTimesOf(done.Times), done.Made, done.There, in.Body.DryRun}, nil
 }

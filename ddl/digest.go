@@ -93,7 +93,7 @@ func (p *pair) layouts(r *report) {
 
 // whole compares the tables that are compared as a whole.
 func (p *pair) whole(ctx context.Context, r *report, version int) error {
-	for _, t := range []struct{ name, query string }{{"biz_type", sumTypes}, {"relayed", sumRelayed}, {"schedule", sumSchedules}, {"run", spanRuns}} {
+	for _, t := range []struct{ name, query string }{{"biz_type", sumTypes}, {"relayed", sumRelayed}, {"schedule", sumSchedules}, {"run", spanRuns}, {"act", spanActs}} {
 		if since(t.name) > version {
 			continue
 		}

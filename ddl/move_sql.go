@@ -46,7 +46,7 @@ ORDER BY status`
 
 // sumTasks sums up the live rows of a task table, and the dead, which can be redriven; sumTypes the biz types, sumRelayed
 // what relays must not move again, sumSchedules the schedules: each adds its columns after sumTexts. Sums and BIT_XOR don't depend on the order of rows. spanRuns reads how
-// far the history of runs goes, from both ends of its indexes: nothing depends on its rows, which may be many.
+// far the history of runs goes, from both ends of its indexes, spanActs the same of acts: nothing depends on their rows, which may be many.
 const (
 	sumTexts = `SELECT /* tocsin ddl move */
     COUNT(*),
@@ -80,5 +80,11 @@ FROM (
     COALESCE(MIN(run_id), 0),
     COALESCE(MAX(run_id), 0),
     COALESCE(MAX(job_id), 0)
+FROM ` + "`{database}`.`{table}`"
+
+	spanActs = `SELECT /* tocsin ddl move */
+    COALESCE(MIN(act_id), 0),
+    COALESCE(MAX(act_id), 0),
+    0
 FROM ` + "`{database}`.`{table}`"
 )

@@ -34,14 +34,14 @@ var roles = []Role{
 		rights: map[string][]string{
 			layoutTable: append([]string{"SELECT", "UPDATE"}, changing...), "biz_type": changing, "owner": changing, "doorbell": changing,
 			"relayed": changing, "node": append([]string{"SELECT", "DELETE"}, changing...), "mark": changing,
-			"schedule": changing, "run": changing, taskFile: changing,
+			"schedule": changing, "run": changing, "act": changing, taskFile: changing,
 		},
 	},
 	{
 		Name: "move", Does: "tocsin ddl move", aside: true,
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": moving, "doorbell": moving, "relayed": moving,
-			"node": moving, "mark": moving, "schedule": moving, "run": moving, taskFile: moving,
+			"node": moving, "mark": moving, "schedule": moving, "run": moving, "act": moving, taskFile: moving,
 		},
 	},
 	{
@@ -77,7 +77,8 @@ var roles = []Role{
 	{
 		Name: "purge", Does: "tocsin purge",
 		rights: map[string][]string{
-			layoutTable: selected, "biz_type": selected, "doorbell": {"SELECT", "DELETE"}, "run": {"SELECT", "DELETE"}, taskFile: {"SELECT", "DELETE"},
+			layoutTable: selected, "biz_type": selected, "doorbell": {"SELECT", "DELETE"}, "run": {"SELECT", "DELETE"}, "act": {"SELECT", "DELETE"},
+			taskFile: {"SELECT", "DELETE"},
 		},
 	},
 	{
@@ -115,8 +116,12 @@ var roles = []Role{
 		Name: "read-only", Does: "every command that only reads: tocsin task get, list, dead, runs and why, runs, biz list, schedule list, show, next and runs, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,
-			"mark": selected, "schedule": selected, "run": selected, taskFile: selected,
+			"mark": selected, "schedule": selected, "run": selected, "act": selected, taskFile: selected,
 		},
+	},
+	{
+		Name: "acts", Does: "tocsin acts; and every command that changes something, and the HTTP API, to write down who did it: without this role they work and write nothing",
+		rights: map[string][]string{layoutTable: selected, "act": {"SELECT", "INSERT"}},
 	},
 }
 

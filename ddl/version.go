@@ -29,6 +29,7 @@ var additions = []addition{
 	{version: 3, file: layoutTable, columns: []string{"sweep_grace_ms"}},
 	{version: 3, file: "schedule"},
 	{version: 3, file: "run"},
+	{version: 3, file: "act"},
 }
 
 // since returns the version that a table came with.

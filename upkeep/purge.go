@@ -32,6 +32,7 @@ const (
 	purgeBatch   = 500       // rows in one transaction at most
 	bellAge      = time.Hour // of a bell that is removed: well past the horizon
 	lockedAtMost = 3         // rows of one table that stay locked before the table is left
+	actsKept     = 90 * 24 * time.Hour
 )
 
 // PurgeConfig is the config of a Purger.
@@ -69,7 +70,7 @@ func (p *Purger) Run(ctx context.Context, at Times) {
 		case err != nil:
 			limit.Of(p.cfg.Logger, "failed").Error("purge failed in part", "error", err, "result", result.String())
 		case len(result.Lacking) > 0:
-			limit.Of(p.cfg.Logger, "lacking").Warn("purge may not remove runs: its user lacks rights on the table run, as `tocsin ddl grants --role purge` prints them", "databases", len(result.Lacking), "result", result.String())
+			limit.Of(p.cfg.Logger, "lacking").Warn("purge may not remove runs or acts: its user lacks rights on the tables run and act, as `tocsin ddl grants --role purge` prints them", "databases", len(result.Lacking), "result", result.String())
 		case result.Batches > 0:
 			p.cfg.Logger.Info("purged", "result", result.String())
 		}
@@ -147,10 +148,11 @@ type PurgeResult struct {
 	Types    map[string]Removed `json:"types"`    // by biz type; only types that lost rows
 	Bells    int                `json:"bells"`    // rings of the doorbell removed; not counted in a dry run
 	Runs     int                `json:"runs"`     // of the history, removed
+	Acts     int                `json:"acts"`     // removed; not counted in a dry run
 	Batches  int                `json:"batches"`  // transactions
 	Timeouts int                `json:"timeouts"` // of those: held up by another's lock, and tried again with fewer rows
 	Locked   int                `json:"locked"`   // rows left because they stayed locked
-	Lacking  []int              `json:"lacking"`  // databases whose runs were left since the user has no right to them; no failure
+	Lacking  []int              `json:"lacking"`  // databases whose runs or acts were left since the user has no right to them; no failure
 	Failed   []string           `json:"failed"`   // servers that could not be purged in full
 	Took     time.Duration      `json:"took_ns"`
 }
@@ -167,6 +169,7 @@ func (r PurgeResult) Total() (total Removed) {
 func (r *PurgeResult) add(o PurgeResult) {
 	r.Bells += o.Bells
 	r.Runs += o.Runs
+	r.Acts += o.Acts
 	r.Batches += o.Batches
 	r.Timeouts += o.Timeouts
 	r.Locked += o.Locked
@@ -189,8 +192,11 @@ func (r PurgeResult) String() string {
 	if r.Runs > 0 {
 		fmt.Fprintf(&b, "; %d runs", r.Runs)
 	}
+	if r.Acts > 0 {
+		fmt.Fprintf(&b, "; %d acts", r.Acts)
+	}
 	if len(r.Lacking) > 0 {
-		fmt.Fprintf(&b, "; no right to the runs of %d databases", len(r.Lacking))
+		fmt.Fprintf(&b, "; no right to the runs or acts of %d databases", len(r.Lacking))
 	}
 	if len(r.Failed) > 0 {
 		fmt.Fprintf(&b, "; not purged in full: %s", strings.Join(r.Failed, ", "))

@@ -18,6 +18,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // purgePolicies keep type 1 for an hour and type 2 for 30 days.
@@ -117,6 +118,29 @@ func TestPurgeRemovesOldBells(t *testing.T) {
 	p := s.purging()
 	p.rows = 4
 	if r := s.purge(p); r.Bells != 10 && r.Bells != 11 { // 100, 96 ... 64 minutes, perhaps 60
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestPurgeRemovesOldActs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, small)
+	const day = 24 * time.Hour
+	for range 2 { // the second ones are found by a second page
+		for _, age := range []time.Duration{89 * day, 91 * day, 92 * day} {
+			if err := s.store.NoteActs(t.Context(), []store.PastAct{{At: time.Now().Add(-age), Person: "p", Via: "api", Operation: "o", Outcome: "ok"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p := s.purging()
+	p.rows = 3
+	p.cfg.DryRun = true
+	if r := s.purge(p); r.Acts != 0 {
+		t.Errorf("a dry run: %+v", r)
+	}
+	p.cfg.DryRun = false
+	if r := s.purge(p); r.Acts != 4 || !strings.Contains(r.String(), "; 4 acts") {
 		t.Errorf("%+v", r)
 	}
 }

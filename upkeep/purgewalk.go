@@ -57,6 +57,9 @@ func (w *purgeWalk) run(ctx context.Context) {
 	if err == nil {
 		err = w.runs(ctx)
 	}
+	if err == nil && !w.cfg.DryRun {
+		err = w.acts(ctx)
+	}
 	if err != nil {
 		w.fail(err)
 	}
@@ -186,13 +189,32 @@ func (w *purgeWalk) runs(ctx context.Context) error {
 	for i, r := range w.rounds {
 		kept[i] = store.Kept{Types: r.types, Since: now - r.retention.Milliseconds()}
 	}
-	return w.overDatabases(func(database int) error { return w.runsOf(ctx, database, kept) }, func(database int, err error) {
-		if mysql.ClassOf(err) == mysql.Denied {
-			w.result.Lacking = append(w.result.Lacking, database)
-			return
-		}
+	return w.overDatabases(func(database int) error { return w.runsOf(ctx, database, kept) }, w.lacks)
+}
+
+// lacks notes that a database's runs or acts could not be removed.
+func (w *purgeWalk) lacks(database int, err error) {
+	switch {
+	case mysql.ClassOf(err) != mysql.Denied:
 		w.fail(err)
-	})
+	case !slices.Contains(w.result.Lacking, database):
+		w.result.Lacking = append(w.result.Lacking, database)
+	}
+}
+
+// acts removes acts of every database that are older than actsKept.
+func (w *purgeWalk) acts(ctx context.Context) error {
+	before := time.UnixMilli(w.store.Now(w.server)).Add(-actsKept)
+	return w.overDatabases(func(database int) error {
+		return paged(ctx, func() (bool, error) {
+			removed, err := w.store.PurgeActs(ctx, database, before, w.rows)
+			w.result.Acts += removed
+			if removed > 0 {
+				w.result.Batches++
+			}
+			return removed == w.rows, err
+		})
+	}, w.lacks)
 }
 
 // runsBack is how far back a look at the runs that have expired lately begins. It is more than store.LateRuns: if the last purge was longer

@@ -33,7 +33,7 @@ func deployed(t *testing.T, path string) string {
 
 // refusedArgs returns why the command would refuse the arguments before it does anything; "" if it would not.
 func refusedArgs(args []string) string {
-	c, rest, err := newRoot(nil, nil).Find(args)
+	c, rest, err := newRoot(&app{}).Find(args)
 	switch {
 	case err != nil:
 		return err.Error()

@@ -52,9 +52,11 @@ const (
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
-	cmd := newRoot(stdout, stderr)
-	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(ctx)
+	a := &app{out: printed{stdout}, err: printed{stderr}}
+	root := newRoot(a)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	a.note(ctx, cmd, err)
 	if err == nil {
 		return exitOK
 	}
@@ -72,8 +74,7 @@ type app struct {
 	err        printed
 }
 
-func newRoot(out, errOut *os.File) *cobra.Command {
-	a := &app{out: printed{out}, err: printed{errOut}}
+func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tocsin",
 		Short:         "Delayed tasks on plain MySQL, delivered on time",
@@ -91,7 +92,7 @@ func newRoot(out, errOut *os.File) *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.AddCommand(
 		newServe(a), newRelay(a), newDev(a), newSweep(a), newPurge(a), newAudit(a), newDDL(a), newOutbox(a), newTask(a), newBiz(a), newSchedule(a), newRuns(a),
-		newCluster(a), newTop(a), newBench(a), newSink(a), newDoctor(a), newToken(a), newVersion(a),
+		newCluster(a), newTop(a), newBench(a), newSink(a), newDoctor(a), newToken(a), newActs(a), newVersion(a),
 	)
 	return root
 }

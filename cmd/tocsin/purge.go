@@ -117,16 +117,16 @@ func (a *app) purgeOnce(ctx context.Context, f purgeFlags, file config.File, tab
 	return errors.Join(a.print(result, func(w io.Writer) { fmt.Fprintf(w, "%s%s\n", label, result) }), failed)
 }
 
-// sayLacking says in one line which rights the user lacks on the runs of some databases, with the statements that grant them.
+// sayLacking says in one line which rights the user lacks on the runs and acts of some databases, with the statements that grant them.
 func (a *app) sayLacking(ctx context.Context, file config.File, tables *store.Store, lacking []int) {
 	if len(lacking) == 0 {
 		return
 	}
-	fmt.Fprintf(a.err, "tocsin: the runs of %d databases were left, as the user is denied SELECT or DELETE on their table run; an administrator may run: %s\n",
+	fmt.Fprintf(a.err, "tocsin: the runs or acts of %d databases were left, as the user is denied SELECT or DELETE on their tables run and act; an administrator may run: %s\n",
 		len(lacking), strings.Join(runGrants(ctx, file, tables, lacking), " "))
 }
 
-// runGrants are the statements of role purge for the runs of some databases.
+// runGrants are the statements of role purge for the runs and acts of some databases.
 func runGrants(ctx context.Context, file config.File, tables *store.Store, lacking []int) (all []string) {
 	for server := range tables.Servers() {
 		user, err := tables.User(ctx, server)
@@ -140,7 +140,8 @@ func runGrants(ctx context.Context, file config.File, tables *store.Store, lacki
 		}
 		for line := range strings.Lines(plans[server].Text) {
 			for _, database := range tables.DatabasesOf(server) {
-				if slices.Contains(lacking, database) && strings.Contains(line, " ON `"+tables.Layout().Database(database)+"`.`run` TO ") {
+				on := " ON `" + tables.Layout().Database(database)
+				if slices.Contains(lacking, database) && (strings.Contains(line, on+"`.`run` TO ") || strings.Contains(line, on+"`.`act` TO ")) {
 					all = append(all, strings.TrimSpace(line))
 				}
 			}

@@ -44,6 +44,7 @@ func plays() map[string]played {
 		"client-cancel": {newSite, (*roleUser).actCancel, "DELETE FROM {db}.task_0000"},
 		"relay":         {newSite, (*roleUser).actRelay, "DELETE FROM {db}.task_0000"},
 		"schedule":      {newSite, (*roleUser).actSchedule, "DELETE FROM {db}.task_0000"},
+		"acts":          {newSite, (*roleUser).actActs, "DELETE FROM {db}.act"},
 		"read-only":     {newSite, (*roleUser).actRead, "INSERT INTO {db}.doorbell (table_no, job_id, biz_type, action_time) VALUES (0, 1, 1, NOW())"},
 	}
 }
@@ -228,7 +229,7 @@ func (s *site) emptied() {
 		s.exec("DELETE FROM " + s.layout.Table(table))
 	}
 	for db := range s.layout.Databases {
-		for _, table := range []string{"doorbell", "schedule", "run", "relayed"} {
+		for _, table := range []string{"doorbell", "schedule", "run", "relayed", "act"} {
 			s.exec("DELETE FROM " + s.layout.Database(db) + "." + table)
 		}
 	}
@@ -461,6 +462,7 @@ func (u *roleUser) actPurge() error {
 	}
 	for db := range u.layout.Databases {
 		u.exec("INSERT INTO " + u.layout.Database(db) + ".run (job_id, biz_type, version, attempt, node, started, lateness_ms, duration_ms, outcome) VALUES (1, 1, 0, 1, 'n', UTC_TIMESTAMP(3) - INTERVAL 31 DAY, 0, 0, 'completed')")
+		u.exec("INSERT INTO " + u.layout.Database(db) + ".act (act_id, person, via, operation, object, outcome) VALUES (1, 'p', 'api', 'o', 'x', 'ok')")
 		for range 3 { // the last one always stays
 			u.exec("INSERT INTO " + u.layout.Database(db) + ".doorbell (table_no, job_id, biz_type, action_time) VALUES (0, 1, 1, UTC_TIMESTAMP(3) - INTERVAL 2 HOUR)")
 		}

@@ -43,7 +43,7 @@ func TestEveryCommandHasHelpAndTheGlobalFlagsAndRefusesAStrayArgument(t *testing
 			walk(sub)
 		}
 	}
-	walk(newRoot(nil, nil))
+	walk(newRoot(&app{}))
 }
 
 func TestHelpGoesToStandardOutput(t *testing.T) {
@@ -103,7 +103,7 @@ func TestTheDocsNameCommandsAndFlagsThatThereAre(t *testing.T) {
 
 // unknownIn says which word of a use is neither a command nor a flag of it.
 func unknownIn(words []string) string {
-	c, rest, err := newRoot(nil, nil).Find(words)
+	c, rest, err := newRoot(&app{}).Find(words)
 	if err != nil || !c.HasParent() {
 		return "no such command"
 	}

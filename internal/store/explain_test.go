@@ -222,6 +222,8 @@ func (b *bench) keyPlans(t *testing.T) {
 		"cancelled": cancelLocked.render(nil, b.ofTable(0, in)),
 		"moved":     rescheduleLocked.render(nil, b.ofTable(0, in)),
 		"purged":    purgeBells.render(nil, b.ofDatabase(0, slots{"ids": []uint64{3, 9}, "before": instant(1)})),
+		"acts":      someActs.render(nil, b.ofDatabase(0, slots{"from": uint64(1), "before": uint64(1) << 62, "limit": 500})),
+		"old acts":  purgeActs.render(nil, b.ofDatabase(0, slots{"before": uint64(1) << 62, "limit": 500})),
 		"bells":     b.bellsText(nil, 0, 1000, Span{3, 9}, Span{12, 12}, Span{40, 99}),
 	}
 	for name, text := range texts {

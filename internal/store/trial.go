@@ -91,7 +91,7 @@ func (s *Store) tryDatabase(ctx context.Context, sv *server, database int, right
 
 // trialsOf returns the tables of a database on which a verb is tried.
 func (s *Store) trialsOf(rights Rights, verb string) (tables []trialed) {
-	for _, kind := range []string{"layout", "owner", "doorbell", "biz_type", "relayed", "node", "mark", "schedule", "run"} {
+	for _, kind := range []string{"layout", "owner", "doorbell", "biz_type", "relayed", "node", "mark", "schedule", "run", "act"} {
 		if text, ok := rights.trial(verb, kind); ok {
 			tables = append(tables, trialed{kind, kind, text})
 		}
