@@ -150,9 +150,16 @@ func (n *notebook) write() {
 
 type consoleKey struct{}
 
-// ByConsole returns a context for the requests of a console: their acts are those of its user, not of the token, and have all changes.
-func ByConsole(ctx context.Context, user string) context.Context {
-	return context.WithValue(ctx, consoleKey{}, user)
+// byConsole is what ByConsole keeps.
+type byConsole struct {
+	user  string
+	login *apitoken.Token
+}
+
+// ByConsole returns a context for the requests of a console: their acts are those of its user, not of the token, and have all changes. login is
+// what the user may do if a proxy has logged him in, and then a request needs no token; nil: it does.
+func ByConsole(ctx context.Context, user string, login *apitoken.Token) context.Context {
+	return context.WithValue(ctx, consoleKey{}, byConsole{user, login})
 }
 
 // noteAct writes down what a request has changed, or may have.

@@ -38,7 +38,7 @@ func TestChangesAreActs(t *testing.T) {
 		s.do(r)
 	}
 	r := httptest.NewRequest(http.MethodPost, "/v1/tasks", strings.NewReader(task(`"dedup_key": "l"`)))
-	r = r.WithContext(api.ByConsole(r.Context(), "alice"))
+	r = r.WithContext(api.ByConsole(r.Context(), "alice", nil))
 	r.Header.Set("Authorization", "Bearer "+s.tokens["write"])
 	r.Header.Set("Content-Type", "application/json")
 	s.api.ServeHTTP(httptest.NewRecorder(), r)

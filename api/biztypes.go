@@ -29,20 +29,26 @@ func (a *API) bizTypes() {
 		id: "pause_biz_type", method: http.MethodPost, path: "/biz-types/{name}:pause", tag: "biz types", needs: apitoken.Operate, connects: true, summary: "Let the tasks of a biz type wait",
 		about:  "Nodes and sweepers start none of its tasks within two seconds; deliveries in hand end. Tasks are added as before, and wait.",
 		errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, c *call, in *byName) (BizType, error) {
-		return a.pause(ctx, c, in.Name, true)
+	}, func(ctx context.Context, c *call, in *becauseByName) (BizType, error) {
+		return a.pause(ctx, c, *in, true)
 	})
 	register(a, operation{
 		id: "resume_biz_type", method: http.MethodPost, path: "/biz-types/{name}:resume", tag: "biz types", needs: apitoken.Operate, connects: true, summary: "Deliver the tasks of a paused biz type again",
 		errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, c *call, in *byName) (BizType, error) {
-		return a.pause(ctx, c, in.Name, false)
+	}, func(ctx context.Context, c *call, in *becauseByName) (BizType, error) {
+		return a.pause(ctx, c, *in, false)
 	})
 }
 
-// byName names a biz type in a path.
-type byName struct {
+// ByName names a biz type in a path.
+type ByName struct {
 	Name string `path:"name" maxLength:"64" doc:"Name of the biz type" example:"order.close"`
+}
+
+// becauseByName names a biz type, and why it is changed.
+type becauseByName struct {
+	ByName
+	Body *Reason
 }
 
 // BizType is a policy, with its defaults.
@@ -141,7 +147,7 @@ func (a *API) seenTypes(ctx context.Context, c *call) ([]BizType, error) {
 	return seen, err
 }
 
-func (a *API) getBizType(ctx context.Context, c *call, in *byName) (BizType, error) {
+func (a *API) getBizType(ctx context.Context, c *call, in *ByName) (BizType, error) {
 	if !c.sees(in.Name) { // even if a policy can't be read
 		return BizType{}, noType(in.Name)
 	}
@@ -154,9 +160,11 @@ func (a *API) getBizType(ctx context.Context, c *call, in *byName) (BizType, err
 	return BizType{}, cmp.Or(err, error(noType(in.Name)))
 }
 
-func (a *API) pause(ctx context.Context, c *call, name string, paused bool) (b BizType, err error) {
+func (a *API) pause(ctx context.Context, c *call, in becauseByName, paused bool) (b BizType, err error) {
+	name := in.Name
 	c.object = "biz type " + line(name)
-	if b, err = a.getBizType(ctx, c, &byName{name}); err != nil {
+	c.because(in.Body)
+	if b, err = a.getBizType(ctx, c, &ByName{name}); err != nil {
 		return b, err
 	}
 	people, err := a.backend.people.get(ctx)
@@ -171,7 +179,7 @@ func (a *API) pause(ctx context.Context, c *call, name string, paused bool) (b B
 	if len(res.Types) > 0 {
 		c.outcome = string(res.Types[0].Verdict)
 	}
-	b, err = a.getBizType(ctx, c, &byName{name})
+	b, err = a.getBizType(ctx, c, &ByName{name})
 	if err == nil && b.Paused != paused {
 		err = problem(http.StatusConflict, "changed_meanwhile", "somebody else changed biz type %s at the same time: look at it again", name)
 	}

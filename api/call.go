@@ -83,6 +83,9 @@ func (a *API) report(r *http.Request, c *call, status int) {
 	}
 	about := []any{"token", c.token.Name, "token_id", token, "from", r.RemoteAddr,
 		"operation", id, "object", object, "outcome", cmp.Or(c.code, c.outcome, "ok"), "status", status}
+	if c.console != "" {
+		about = append(about, "console", c.console)
+	}
 	if c.reason != "" {
 		about = append(about, "reason", c.reason)
 	}

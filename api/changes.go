@@ -20,8 +20,12 @@ func (a *API) changes() {
 		about: "Cancels a task that has not ended, and returns it. A delivery that is under way settles nothing any more, and its callback is cut off within about two seconds; " +
 			"of a strict biz type nothing is changed then (in_delivery). A task that is cancelled already is returned as it is.",
 		errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, c *call, in *ByTask) (Task, error) {
-		return a.change(ctx, c, *in, "cancelled", (*tocsin.Client).Cancel)
+	}, func(ctx context.Context, c *call, in *struct {
+		ByTask
+		Body *Reason
+	}) (Task, error) {
+		c.because(in.Body)
+		return a.change(ctx, c, in.ByTask, "cancelled", (*tocsin.Client).Cancel)
 	})
 	register(a, operation{
 		id: "reschedule_task", method: http.MethodPost, path: "/tasks/{id}:reschedule", tag: "tasks", needs: apitoken.Write,
@@ -64,6 +68,18 @@ func (a *API) changes() {
 			"the request ends it, or a server is away, what was redriven stays redriven, and complete is false: send the request again for the rest.",
 		errors: []int{http.StatusNotFound},
 	}, a.redriveTasks)
+}
+
+// Reason says why something is changed.
+type Reason struct {
+	Reason string `json:"reason,omitempty" maxLength:"255" doc:"Why, for the log and GET /v1/acts" example:"the shop is away"`
+}
+
+// because notes the reason of a write; nil: none was given.
+func (c *call) because(r *Reason) {
+	if r != nil {
+		c.reason = line(r.Reason)
+	}
 }
 
 // Subject is what tasks are about.
@@ -197,12 +213,16 @@ type Burial struct {
 // Revival says how a task is redriven.
 type Revival struct {
 	SameKey bool `json:"same_key,omitempty" doc:"Keep the idempotency key: a receiver that remembers keys takes the task once"`
+	Reason
 }
 
 func (a *API) redriveTask(ctx context.Context, c *call, in *struct {
 	ByTask
 	Body *Revival
 }) (Task, error) {
+	if in.Body != nil {
+		c.because(&in.Body.Reason)
+	}
 	return a.rewrite(ctx, c, in.ByTask, "redriven", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) {
 		if in.Body != nil && in.Body.SameKey {
 			return o.RedriveSameKey(ctx, id)
@@ -249,6 +269,7 @@ type Redrive struct {
 	PerSecond Int    `json:"per_second,omitempty" minimum:"1" maximum:"1000000000" doc:"Redrive at most this many tasks a second"`
 	SameKey   bool   `json:"same_key,omitempty" doc:"Keep the idempotency keys: a receiver that remembers keys takes each task once"`
 	DryRun    bool   `json:"dry_run,omitempty" doc:"Only count"`
+	Reason
 }
 
 // Redriven is what became of them.
@@ -278,6 +299,7 @@ func (r *Redrive) query(sees func(string) bool) operator.DeadQuery {
 func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redrive }) (done Redriven, err error) {
 	of := in.Body
 	c.object = "dead tasks of " + cmp.Or(line(of.BizType), "all biz types of the token")
+	c.because(&of.Reason)
 	switch {
 	case (of.BizType != "") == of.All:
 		return done, invalid("biz_type", "name a biz_type, or set all to true")

@@ -48,7 +48,8 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 	defer a.inHand.Done()
 	a.metrics.inFlight.Inc()
 	c, began := &call{}, time.Now()
-	c.console, _ = r.Context().Value(consoleKey{}).(string)
+	by, _ := r.Context().Value(consoleKey{}).(byConsole)
+	c.console = by.user
 	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), a.cfg.Timeout)
 	defer cancel()
 	w, r := &answer{ResponseWriter: to}, r.WithContext(ctx)
@@ -121,6 +122,10 @@ func (a *API) local(r *http.Request) *Problem {
 
 // authenticate finds the token of a request.
 func (a *API) authenticate(w http.ResponseWriter, r *http.Request, c *call) *Problem {
+	if by, _ := r.Context().Value(consoleKey{}).(byConsole); by.login != nil {
+		c.token = *by.login
+		return nil
+	}
 	if a.cfg.Tokens == nil {
 		c.token = everyone
 		return nil

@@ -24,7 +24,7 @@ type rates struct {
 	all   *semaphore.Weighted
 
 	mu     sync.Mutex
-	shares map[string]*share // by the id of the token: as many as there are tokens
+	shares map[string]*share // by the id of the token: as many as there are tokens, and groups of the console
 }
 
 // share is what one token has used.

@@ -221,10 +221,17 @@ func (m IfMatch) met(s schedule.Schedule) bool {
 // turning changes the state of a schedule, and reports whether it had another.
 type turning func(s *schedule.Schedules, ctx context.Context, name string) (schedule.Schedule, bool, error)
 
+// becauseBySchedule names a schedule, and why it is changed.
+type becauseBySchedule struct {
+	BySchedule
+	Body *Reason
+}
+
 // turn is the operation that does so.
-func (a *API) turn(do turning, done, already string) func(context.Context, *call, *BySchedule) (*TaggedSchedule, error) {
-	return func(ctx context.Context, c *call, in *BySchedule) (*TaggedSchedule, error) {
-		timers, read, err := a.timer(ctx, c, *in)
+func (a *API) turn(do turning, done, already string) func(context.Context, *call, *becauseBySchedule) (*TaggedSchedule, error) {
+	return func(ctx context.Context, c *call, in *becauseBySchedule) (*TaggedSchedule, error) {
+		c.because(in.Body)
+		timers, read, err := a.timer(ctx, c, in.BySchedule)
 		if err != nil {
 			return nil, err
 		}

@@ -29,6 +29,7 @@ func (a *API) scheduleTurns() {
 // ScheduleNames names schedules.
 type ScheduleNames struct {
 	Names []string `json:"names" minItems:"1" maxItems:"500" doc:"Of schedules"`
+	Reason
 }
 
 // TurnedSchedules is what became of schedules that were to be activated or deactivated.
@@ -54,6 +55,7 @@ type turningMany func(s *schedule.Schedules, ctx context.Context, names []string
 func (a *API) turnMany(do turningMany, done string) func(context.Context, *call, *struct{ Body ScheduleNames }) (TurnedSchedules, error) {
 	return func(ctx context.Context, c *call, in *struct{ Body ScheduleNames }) (out TurnedSchedules, err error) {
 		c.object = "schedules " + line(strings.Join(in.Body.Names, ", "))
+		c.because(&in.Body.Reason)
 		timers, err := a.backend.timers.get(ctx)
 		if err != nil {
 			return out, err

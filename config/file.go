@@ -153,6 +153,9 @@ func (f File) withDefaults() File {
 	fill(&f.Node.Listen, d.Node.Listen)
 	fill(&f.Node.DrainTimeout, d.Node.DrainTimeout)
 	f.Node.API.Limits = f.Node.API.Limits.withDefaults()
+	if f.Console.Proxy != nil {
+		f.Console.Proxy = f.Console.Proxy.withDefaults()
+	}
 	fill(&f.Scan.Interval, d.Scan.Interval)
 	fill(&f.Scan.LookAhead, 2*f.Scan.Interval)
 	fill(&f.Sweep.Grace, d.Sweep.Grace)

@@ -37,6 +37,9 @@ func (f *File) expand(lookup func(string) (string, bool)) yamlfile.Faults {
 	x.whole(&f.Etcd.Password, "etcd.password")
 	x.whole(&f.Node.Status.Token, "node.status.token")
 	x.whole(&f.Console.Key, "console.key")
+	if p := f.Console.Proxy; p != nil {
+		x.whole(&p.Secret, "console.proxy.secret")
+	}
 	return x.Faults
 }
 

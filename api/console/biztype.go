@@ -28,7 +28,7 @@ type bizTypePage struct {
 	NodeProblem *api.Problem
 	Counted     *api.Redriven // what a redrive would do
 	Until       string        // of what was counted
-	Unconfirmed bool          // another name was typed
+	Unconfirmed string        // why what was counted was not redriven
 	Redriven    *api.Redriven // what one has done
 	Dead        *api.DeadGroups
 	DeadProblem *api.Problem
@@ -46,7 +46,7 @@ type typeNode struct {
 func (v *visit) bizType() *page { return v.bizTypePage(v.r.PathValue("name")) }
 
 func (v *visit) bizTypePage(name string) *page {
-	b := &bizTypePage{}
+	b := &bizTypePage{Redriven: v.redriven()}
 	var problem *api.Problem
 	var nodes api.Nodes
 	together(
@@ -80,6 +80,9 @@ func (v *visit) bizTypePage(name string) *page {
 	if nodes.Incomplete {
 		p.Lacks = []string{v.T("lacks.nodes")}
 	}
+	if b.Redriven != nil {
+		p.Lacks = append(p.Lacks, b.Redriven.Incomplete...)
+	}
 	if b.Dead != nil {
 		p.Lacks = append(p.Lacks, b.Dead.Incomplete...)
 		p.Shell = append(p.Shell, v.curl("GET", "/tasks:deadgroups?"+url.Values{"biz_type": {name}}.Encode(), ""), words("tocsin task dead", "--type", name))
@@ -101,7 +104,7 @@ func (v *visit) changeBizType() *page {
 	name, act := v.r.PathValue("name"), v.r.PathValue("act")
 	switch act {
 	case "pause", "resume":
-		_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + name + ":" + act})
+		_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + name + ":" + act, body: v.because()})
 		if problem == nil {
 			return &page{to: pathOf("biz-types", name) + "?done=biztype." + act}
 		}
@@ -124,28 +127,55 @@ func (v *visit) bizTypeRefused(name string, problem *api.Problem) *page {
 // redriveDead counts the dead tasks that a form names, or redrives them once the name of the biz type has been typed.
 func (v *visit) redriveDead(name string) *page {
 	body, problem := v.redriveOf(name)
-	unconfirmed := !body.DryRun && v.form("confirm") != name
-	body.DryRun = body.DryRun || unconfirmed
+	unconfirmed := ""
+	switch {
+	case body.DryRun:
+	case v.form("confirm") != name:
+		unconfirmed = v.T("problem.confirm")
+	case body.Reason.Reason == "":
+		unconfirmed = v.T("problem.reason")
+	}
+	body.DryRun = body.DryRun || unconfirmed != ""
 	var done api.Redriven
 	if problem == nil {
 		done, problem = ask[api.Redriven](v, call{method: http.MethodPost, path: "/tasks:redrive", body: body})
 	}
-	if problem != nil {
+	switch {
+	case problem != nil:
 		return v.bizTypeRefused(name, problem)
+	case !done.DryRun:
+		return &page{to: pathOf("biz-types", name) + query(redrivenQuery(done).Encode()) + "#redrive"} // reloading that redrives nothing
 	}
 	p := v.bizTypePage(name)
 	if b, ok := p.Data.(*bizTypePage); ok {
-		if p.Lacks = append(p.Lacks, done.Incomplete...); done.DryRun {
-			b.Counted, b.Unconfirmed = &done, unconfirmed
-			b.Until = cmp.Or(v.form("until"), v.Whole(api.Time{Time: v.now}, true)) // not what dies from now on
-		} else {
-			b.Redriven = &done
-		}
+		p.Lacks = append(p.Lacks, done.Incomplete...)
+		b.Counted, b.Unconfirmed = &done, unconfirmed
+		b.Until = cmp.Or(v.form("until"), v.Whole(api.Time{Time: v.now}, true)) // not what dies from now on
 	}
-	if unconfirmed {
+	if unconfirmed != "" {
 		p.Status = http.StatusUnprocessableEntity
 	}
 	return p
+}
+
+// redrivenQuery is what a redrive has done, for the page that follows it.
+func redrivenQuery(done api.Redriven) url.Values {
+	q := url.Values{"redriven": {strconv.Itoa(done.Redriven)}, "left": {strconv.Itoa(done.Left)}, "lacks": done.Incomplete}
+	if done.Complete {
+		q.Set("complete", "1")
+	}
+	return q
+}
+
+// redriven is what the redrive before this page has done; nil: there was none, or a link from elsewhere says so.
+func (v *visit) redriven() *api.Redriven {
+	q := v.r.URL.Query()
+	n, err := strconv.Atoi(q.Get("redriven"))
+	if err != nil || n < 0 || v.r.Method != http.MethodGet || !v.own() {
+		return nil
+	}
+	left, _ := strconv.Atoi(q.Get("left")) // 0: none
+	return &api.Redriven{Redriven: n, Left: max(left, 0), Complete: q.Has("complete"), Incomplete: q["lacks"]}
 }
 
 // Whole is a time as a field of a form has it, and with up the next whole second unless it is one.
@@ -158,7 +188,7 @@ func (v *visit) Whole(at api.Time, up bool) string {
 
 // redriveOf is what a form says of the tasks to redrive.
 func (v *visit) redriveOf(name string) (api.Redrive, *api.Problem) {
-	r := api.Redrive{BizType: name, Error: v.form("error"), SameKey: v.form("same_key") != "", Restored: v.form("restored") != "", DryRun: v.form("do") != "redrive"}
+	r := api.Redrive{Reason: v.because(), BizType: name, Error: v.form("error"), SameKey: v.form("same_key") != "", Restored: v.form("restored") != "", DryRun: v.form("do") != "redrive"}
 	for field, into := range map[string]**api.Time{"since": &r.Since, "until": &r.Until} {
 		if v.form(field) == "" {
 			continue

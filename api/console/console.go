@@ -1,10 +1,10 @@
 // Package console serves web pages for people: what is wrong, tasks, schedules, biz types and the cluster. docs/console.md describes them.
 //
-//	browser --> headers and origin --> session --> page --> package api, in process --> MySQL, etcd
-//	                 403               to login             401 403 404 409 429 503
+//	browser --> headers and origin --> session or proxy --> page --> package api, in process --> MySQL, etcd
+//	                 403               to login   401 403            401 403 404 409 429 503
 //
-// It decides how a page looks and who is logged in. All data and all changes go through package api, with the user's token: the same
-// scopes, problems, rates and log. It sends no SQL.
+// It decides how a page looks and who is logged in. All data and all changes go through package api, with the user's token, or with what the
+// group of a user may do whom a proxy has logged in: the same scopes, problems, rates and log. It sends no SQL.
 //
 // On failure: what could be read is shown, and each part that could not says why. A page that asked for nothing that exists is
 // a 404. A panic is a 500 and a line in the log. All pages work without JavaScript; with it, the overview and an
@@ -32,6 +32,9 @@ type Config struct {
 	API     http.Handler        // an *api.API; it also answers all requests that are for no page
 	Tokens  func() apitoken.Set // as in api.Config; nil: nobody logs in, and callers of this host may do everything
 	Base    string              // path of the start page, which begins and ends with a slash; "": /
+	Proxy   *Proxy              // logs people in; nil: they log in with tokens
+	Trace   string              // address of a trace, in which {trace_id} is replaced; "": none
+	Grafana string              // address of a Grafana with the dashboards of deploy/grafana; "": none
 	Key     string              // seals the cookies; nodes behind one address need the same; "": made now, so a restart ends all sessions
 	Timeout time.Duration       // of a page
 	Logger  *slog.Logger        // nil: none but warnings
@@ -72,6 +75,7 @@ func New(cfg Config) *Console {
 		"POST /biz-types/{name}/{act}": (*visit).changeBizType,
 		"GET /runs":                    (*visit).runs,
 		"GET /cluster":                 (*visit).cluster,
+		"GET /acts":                    (*visit).acts,
 		"GET /":                        (*visit).nowhere,
 	} {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

@@ -106,7 +106,7 @@ func (v *visit) changeOverview() *page {
 	if act != "pause" && act != "resume" || noName(name) {
 		return v.nowhere()
 	}
-	_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + name + ":" + act})
+	_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + name + ":" + act, body: v.because()})
 	if problem == nil {
 		return &page{to: "/?done=overview." + act}
 	}

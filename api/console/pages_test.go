@@ -142,7 +142,9 @@ func TestABizTypeIsPausedResumedAndItsDeadAreRedriven(t *testing.T) {
 	}
 	form.Set("do", "redrive")
 	form.Set("confirm", "order.close")
-	b.post(path+"/redrive", form).has(t, "redrive", http.StatusOK, "✓ 2 tasks were redriven.")
+	b.post(path+"/redrive", form).has(t, "without a reason", http.StatusUnprocessableEntity, "say why", "2 tasks would be redriven")
+	form.Set("reason", "the outage")
+	b.done(path+"/redrive", form, "✓ 2 tasks were redriven.") // a page of its own: to reload it redrives nothing
 	b.sees("/tasks?status=dead&biz_type=order.close", http.StatusOK, "answer 404").lacks(t, "the dead", "answer 503")
 	for field, value := range map[string]string{"limit": "0", "per_second": "x", "since": "yesterday"} {
 		b.post(path+"/redrive", url.Values{field: {value}}).has(t, field, http.StatusUnprocessableEntity, "Give a")
@@ -377,7 +379,7 @@ func TestAConsoleLivesBelowItsBase(t *testing.T) {
 		t.Errorf("%v", got.header)
 	}
 	b := s.as("all")
-	for _, page := range []string{"/", "/biz-types", "/tasks?status=pending", path, "/schedules", "/schedules/report.daily", "/biz-types/order.close", "/cluster?show=stats", "/nowhere", "/login"} {
+	for _, page := range []string{"/", "/biz-types", "/tasks?status=pending", path, "/schedules", "/schedules/report.daily", "/biz-types/order.close", "/cluster?show=stats", "/acts", "/nowhere", "/login"} {
 		got := b.get(page)
 		for _, m := range regexp.MustCompile(`(?:href|action|src|hx-get)="([^"]*)"`).FindAllStringSubmatch(got.text, -1) {
 			if !strings.HasPrefix(m[1], "/a/b/") && !strings.HasPrefix(m[1], "https://github.com/tocsinhq/tocsin/blob/main/docs/runbook.md#") && !strings.HasPrefix(m[1], "#") && !strings.HasPrefix(m[1], "?") {
@@ -407,11 +409,12 @@ func TestAPageShowsWhatCouldBeReadAndSaysWhatIsMissing(t *testing.T) {
 	b := over(t, &half, changes{}).as("all")
 	b.sees("/tasks?status=pending", http.StatusOK, "This is not all. Could not be asked: gone", "order.close")
 	b.sees("/cluster?show=stats", http.StatusOK, "Could not be asked: gone", "order.close")
+	b.sees("/acts", http.StatusOK, "Could not be asked: gone", "No act fits")
 	none := half
 	none.Config.Servers = []tocsin.Server{{Name: "gone", DSN: "root@tcp(127.0.0.1:1)/"}}
 	b = over(t, &none, changes{}).as("all")
 	b.until("/", "Could not be asked: server gone").has(t, "the overview", http.StatusOK, "server gone", "What to do")
-	for _, path := range []string{"/biz-types", "/tasks?status=pending", "/tasks?q=42", "/tasks/1152921504606846976", "/schedules", "/schedules/x", "/biz-types/order.close", "/cluster?show=stats"} {
+	for _, path := range []string{"/biz-types", "/tasks?status=pending", "/tasks?q=42", "/tasks/1152921504606846976", "/schedules", "/schedules/x", "/biz-types/order.close", "/cluster?show=stats", "/acts"} {
 		b.sees(path, http.StatusServiceUnavailable, "A server is away", "Ask again")
 	}
 	b.post("/biz-types/order.close/pause", nil).has(t, "pause", http.StatusServiceUnavailable, "A server is away")

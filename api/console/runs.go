@@ -1,11 +1,8 @@
 package console
 
 import (
-	"maps"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/tocsinhq/tocsin/api"
 )
@@ -18,14 +15,7 @@ type runsPage struct {
 }
 
 // outcomes are those that have a text.
-var outcomes = func() (all []string) {
-	for _, key := range slices.Sorted(maps.Keys(texts)) {
-		if outcome, ok := strings.CutPrefix(key, "outcome."); ok {
-			all = append(all, outcome)
-		}
-	}
-	return all
-}()
+var outcomes = named("outcome")
 
 // runs lists the newest runs of all tasks and schedules.
 func (v *visit) runs() *page {

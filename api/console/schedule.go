@@ -139,6 +139,7 @@ func (v *visit) changeSchedule() *page {
 		change.key = v.form("once")
 		_, problem = ask[api.RunByHand](v, change)
 	case "activate", "deactivate":
+		change.body = v.because()
 		_, problem = ask[api.Schedule](v, change)
 	default:
 		problem = v.refusal(http.StatusNotFound, "no_such_path", "problem.nowhere")

@@ -133,7 +133,11 @@ func (v *visit) turnSchedules() *page {
 	if p.Problem != nil {
 		return p
 	}
-	names := api.ScheduleNames{Names: s.Names}
+	names := api.ScheduleNames{Names: s.Names, Reason: v.because()}
+	if names.Reason.Reason == "" {
+		p.Problem = v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.reason")
+		return p
+	}
 	var became api.TurnedSchedules
 	if became, p.Problem = ask[api.TurnedSchedules](v, call{method: http.MethodPost, path: "/schedules:" + act, body: names}); p.Problem != nil {
 		return p

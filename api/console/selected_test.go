@@ -86,7 +86,7 @@ func TestWhoMayActOnTheSelected(t *testing.T) {
 				t.Errorf("%s: %s: %d %s", as, act, got.status, got.words())
 			}
 		}
-		if got := b.post("/schedules/activate", url.Values{"name": {"report.daily"}}); (got.status == http.StatusOK) == (as == "read") {
+		if got := b.post("/schedules/activate", url.Values{"name": {"report.daily"}, "reason": {"r"}}); (got.status == http.StatusOK) == (as == "read") {
 			t.Errorf("%s: %d %s", as, got.status, got.words())
 		}
 	}
@@ -153,7 +153,8 @@ func TestTheDeadAreGroupedByAButtonAndAGroupIsRedriven(t *testing.T) {
 	counted.has(t, "the group", http.StatusOK, "2 tasks would be redriven", "To redrive these, type order.close")
 	form.Set("do", "redrive")
 	form.Set("confirm", "order.close")
-	b.post(path+"/redrive", form).has(t, "the group", http.StatusOK, "✓ 2 tasks were redriven")
+	form.Set("reason", "unlocked")
+	b.done(path+"/redrive", form, "✓ 2 tasks were redriven")
 	b.sees(path+"?dead=groups", http.StatusOK, "Dead tasks: 1", "void").lacks(t, "the rest", "is locked")
 	if got := s.as("write").sees(path+"?dead=groups", http.StatusOK, "void"); strings.Contains(got.text, `/redrive`) {
 		t.Error("who may not redrive can redrive a group")
@@ -173,6 +174,8 @@ func TestSchedulesAreFoundSortedAndTurnedTogether(t *testing.T) {
 	b.sees("/schedules?q=report&sort=next_fire", http.StatusOK, "report.daily", "report.weekly", "✕ buried", "last=true", "tocsin schedule list --last --q report --sort next").lacks(t, "a search", "orders.sweep")
 	b.sees("/schedules?sort=next_fire&state=paused", http.StatusUnprocessableEntity, "only active schedules have a next fire time")
 	names := url.Values{"name": {"report.daily", "report.weekly", "nothing"}, "q": {"report"}}
+	b.post("/schedules/deactivate", names).has(t, "without a reason", http.StatusUnprocessableEntity, "say why", "report.weekly")
+	names.Set("reason", "the printer burns")
 	got := b.post("/schedules/deactivate", names)
 	got.has(t, "deactivate", http.StatusOK, "Done: 2. Failed: 1.", "⊘ inactive", "Not found", "tocsin schedule deactivate report.daily report.weekly nothing")
 	if !strings.Contains(got.text, `href="/schedules?q=report"`) {

@@ -88,6 +88,9 @@ func overTLS(r *http.Request) bool {
 // admit returns the visit of somebody who may look; nil if the request is answered with the way to the login.
 func (c *Console) admit(w http.ResponseWriter, r *http.Request) *visit {
 	v := c.visit(r)
+	if v.turnedAway(w, false) {
+		return nil
+	}
 	if v.known {
 		return v
 	}
@@ -111,16 +114,22 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request) *visit {
 // loginPage asks for a token.
 func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
 	v := c.visit(r)
+	if v.turnedAway(w, false) {
+		return
+	}
 	if v.known {
 		http.Redirect(w, r, c.next(r.FormValue("next")), http.StatusSeeOther)
 		return
 	}
-	v.write(w, &page{name: "login", Title: v.T("login"), Data: r.FormValue("next")})
+	v.write(w, &page{name: "login", Title: v.T("login"), Data: r.FormValue("next"), Said: v.said()})
 }
 
 // login makes a session of a token.
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	v := c.visit(r)
+	if v.turnedAway(w, true) {
+		return
+	}
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	if c.cfg.Tokens == nil {
 		http.Redirect(w, r, c.base+"/", http.StatusSeeOther)
@@ -140,10 +149,13 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, c.next(r.PostFormValue("next")), http.StatusSeeOther)
 }
 
-// logout ends the session.
+// logout has the browser forget its session. A copy of the cookie is good until its token is taken back, or 12 hours are over.
 func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
+	if c.visit(r).turnedAway(w, true) {
+		return
+	}
 	http.SetCookie(w, c.cookie(r, sessionCookie, "", -time.Second))
-	http.Redirect(w, r, c.base+"/login", http.StatusSeeOther)
+	http.Redirect(w, r, c.base+"/login?done=logout", http.StatusSeeOther)
 }
 
 // next is the path of a page of the console that a form names; the start page if it names none.
@@ -167,6 +179,9 @@ func query(raw string) string {
 // settings keeps the language and the zone that somebody has chosen, and goes back to the page.
 func (c *Console) settings(w http.ResponseWriter, r *http.Request) {
 	v := c.visit(r)
+	if v.turnedAway(w, false) {
+		return
+	}
 	const year = 365 * 24 * time.Hour
 	if lang := r.PostFormValue("lang"); languages[lang] != nil {
 		http.SetCookie(w, c.cookie(r, langCookie, lang, year))

@@ -54,7 +54,7 @@ func (v *visit) curl(method, path, body string) string {
 	if method != "GET" {
 		command = "curl -sS -X " + method + strings.TrimPrefix(command, "curl -sS")
 	}
-	if v.token != "" {
+	if v.cfg.Tokens != nil {
 		command += ` -H "Authorization: Bearer $TOCSIN_TOKEN"`
 	}
 	if body != "" {

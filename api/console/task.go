@@ -120,9 +120,9 @@ func (v *visit) changeTask() *page {
 func (v *visit) changeOf(act string) (any, *api.Problem) {
 	switch act {
 	case "cancel":
-		return nil, nil
+		return v.because(), nil
 	case "redrive":
-		return api.Revival{SameKey: v.form("same_key") != ""}, nil
+		return api.Revival{SameKey: v.form("same_key") != "", Reason: v.because()}, nil
 	case "bury":
 		return api.Burial{Reason: v.form("reason")}, nil
 	case "reschedule":
@@ -131,6 +131,9 @@ func (v *visit) changeOf(act string) (any, *api.Problem) {
 	}
 	return nil, v.refusal(http.StatusNotFound, "no_such_path", "problem.nowhere")
 }
+
+// because is the reason of a form.
+func (v *visit) because() api.Reason { return api.Reason{Reason: v.form("reason")} }
 
 // newTime reads a time of the visit's zone, or a number of minutes from now.
 func (v *visit) newTime() (at api.NewTime, problem *api.Problem) {
@@ -159,9 +162,15 @@ func (v *visit) timeOf(text string) (at time.Time, err error) {
 	return time.Parse(time.RFC3339, text)
 }
 
+// own reports whether a request began at a page of the console, as far as the browser tells.
+func (v *visit) own() bool {
+	site := v.r.Header.Get("Sec-Fetch-Site")
+	return site == "" || site == "same-origin"
+}
+
 // said is what a button of the page before has done, by its key; "" of a link from elsewhere, which has done nothing.
 func (v *visit) said() string {
-	if site := v.r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+	if !v.own() {
 		return ""
 	}
 	if pair, ok := texts["done."+v.r.URL.Query().Get("done")]; ok {

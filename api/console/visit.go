@@ -21,13 +21,15 @@ import (
 // visit is one request for a page, from the session on.
 type visit struct {
 	*Console
-	r     *http.Request
-	token string         // whole; "": none is wanted
-	who   apitoken.Token // of the token
-	known bool           // who looks may look
-	lang  string         // a key of languages
-	zone  *time.Location
-	now   time.Time
+	r       *http.Request
+	token   string          // whole; "": none is wanted
+	who     apitoken.Token  // of the token
+	known   bool            // who looks may look
+	login   *apitoken.Token // what the proxy's user may do; nil: no proxy has logged him in
+	refused *api.Problem    // why the proxy's word is not taken; nil: it is, or there is no proxy
+	lang    string          // a key of languages
+	zone    *time.Location
+	now     time.Time
 }
 
 // The cookies of settings.
@@ -43,7 +45,11 @@ func (c *Console) visit(r *http.Request) *visit {
 	if zone, err := zoneOf(valueOf(r, zoneCookie)); err == nil {
 		v.zone = zone
 	}
-	if c.cfg.Tokens == nil {
+	switch {
+	case c.cfg.Proxy != nil:
+		v.byProxy()
+		return v
+	case c.cfg.Tokens == nil:
 		v.who, v.known = everyone, true
 		return v
 	}
@@ -110,7 +116,7 @@ type call struct {
 // noName reports whether a text is no id and no name: in a path of the API these would begin another operation.
 func noName(text string) bool { return strings.ContainsAny(text, "/:") }
 
-// ask sends a request with the token of who looks, and reads its answer. A refusal is the error, as it was given.
+// ask sends a request as the one who looks, and reads its answer. A refusal is the error, as it was given.
 func ask[T any](v *visit, c call) (out T, problem *api.Problem) {
 	body := io.Reader(http.NoBody)
 	if c.body != nil {
@@ -120,7 +126,8 @@ func ask[T any](v *visit, c call) (out T, problem *api.Problem) {
 		}
 		body = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(v.r.Context(), cmp.Or(c.method, http.MethodGet), "http://console", body)
+	ctx := api.ByConsole(v.r.Context(), cmp.Or(v.who.Name, "none"), v.login)
+	r, err := http.NewRequestWithContext(ctx, cmp.Or(c.method, http.MethodGet), "http://console", body)
 	if err != nil {
 		panic(err) // nothing of it comes from outside
 	}

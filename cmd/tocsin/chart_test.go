@@ -239,6 +239,9 @@ func TestTheChartsSchemaHasEveryKeyOfTheConfig(t *testing.T) {
 func sameKeys(t *testing.T, whole, s schemaNode, of reflect.Type, path string) {
 	t.Helper()
 	s = s.in(whole)
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
 	if of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct && s.Items != nil {
 		s, of = s.Items.in(whole), of.Elem()
 	}

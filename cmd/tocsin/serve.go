@@ -151,10 +151,18 @@ func consoleOf(file config.File, tokens func() apitoken.Set, log *slog.Logger) f
 	if file.Console.Base == "" {
 		return nil
 	}
+	of := console.Config{
+		Tokens: tokens, Base: file.Console.Base, Key: file.Console.Key, Trace: file.Console.Links.Trace, Grafana: file.Console.Links.Grafana,
+		Timeout: file.Node.API.Limits.Timeout.D(), Logger: log,
+	}
+	if p := file.Console.Proxy; p != nil {
+		of.Proxy = &console.Proxy{
+			Networks: p.Prefixes(), Secret: p.Secret, SecretHeader: p.SecretHeader, UserHeader: p.UserHeader, GroupsHeader: p.GroupsHeader, Groups: p.Groups,
+		}
+	}
 	return func(served *api.API) http.Handler {
-		return console.New(console.Config{
-			API: served, Tokens: tokens, Base: file.Console.Base, Key: file.Console.Key, Timeout: file.Node.API.Limits.Timeout.D(), Logger: log,
-		})
+		of.API = served
+		return console.New(of)
 	}
 }
 

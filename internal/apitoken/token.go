@@ -1,5 +1,5 @@
 // Package apitoken is the authority for the tokens of the HTTP API: their form, what the config keeps of them, and what they
-// allow.
+// allow; and for what groups of people may do in the console.
 //
 //	toc_ID_SECRET    given once to whoever calls the API
 //	SHA-256 of it    in the config, beside the id, a name, the scope, the biz types and the expiry
@@ -87,17 +87,27 @@ func (t Token) Check() error {
 		return fmt.Errorf("token id %q: want 8 characters, as `tocsin token new` prints them", t.ID)
 	case !sumForm.MatchString(t.SHA256):
 		return fmt.Errorf("token %s: sha256: want 64 hexadecimal digits, as `tocsin token new` prints them", t.ID)
-	case !slices.Contains(scopes, t.Scope):
-		return fmt.Errorf("token %s: scope %q: use read, write or operate", t.ID, t.Scope)
-	case len(t.BizTypes) == 0:
-		return fmt.Errorf("token %s: biz_types is empty: name biz types, such as order.*, or * for all", t.ID)
 	}
-	for _, pattern := range t.BizTypes {
-		if !glob.MatchString(pattern) {
-			return fmt.Errorf("token %s: biz type %q: use a name, or one with *, such as order.*", t.ID, pattern)
-		}
+	if err := checkRights("token "+t.ID, t.Scope, t.BizTypes); err != nil {
+		return err
 	}
 	return name.Check("token "+t.ID+": name", t.Name)
+}
+
+// checkRights returns what is wrong with the scope and the biz types of a token or a group.
+func checkRights(whose string, scope Scope, bizTypes []string) error {
+	switch {
+	case !slices.Contains(scopes, scope):
+		return fmt.Errorf("%s: scope %q: use read, write or operate", whose, scope)
+	case len(bizTypes) == 0:
+		return fmt.Errorf("%s: biz_types is empty: name biz types, such as order.*, or * for all", whose)
+	}
+	for _, pattern := range bizTypes {
+		if !glob.MatchString(pattern) {
+			return fmt.Errorf("%s: biz type %q: use a name, or one with *, such as order.*", whose, pattern)
+		}
+	}
+	return nil
 }
 
 // Sees reports whether the token is for a biz type.
