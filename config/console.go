@@ -125,8 +125,10 @@ const traceID = "{trace_id}"
 func (c *check) links(l Links) {
 	const where = "console.links"
 	if l.Trace != "" {
-		u, ok := webAddress(strings.ReplaceAll(l.Trace, traceID, "0"))
-		c.Refuse(!ok || !strings.Contains(l.Trace, traceID) || strings.Contains(u.Host, "{") || !strings.Contains(strings.TrimPrefix(l.Trace, u.Scheme+"://"+u.Host), traceID), where+".trace",
+		_, ok := webAddress(strings.ReplaceAll(l.Trace, traceID, "0"))
+		_, rest, _ := strings.Cut(l.Trace, "://")
+		host := rest[:max(0, strings.IndexAny(rest, "/?#"))]
+		c.Refuse(!ok || strings.Contains(host, traceID) || !strings.Contains(rest[len(host):], traceID), where+".trace",
 			"console.links.trace %q: want an http or https URL with %s in its path, query or fragment, such as https://jaeger.example.com/trace/%s", l.Trace, traceID, traceID)
 	}
 	if l.Grafana != "" {
