@@ -29,7 +29,7 @@ func TestChangesAreActs(t *testing.T) {
 	s := serve(t, nil)
 	id := s.add(closing.New(5, "", tocsin.In(time.Hour)))
 	for _, r := range []request{
-		post("/biz-types/order.close:pause", "").by("operate"),
+		post("/biz-types/order.close:pause", `{"reason": "the shop\n is away"}`).by("operate"),
 		post("/tasks/"+id+":bury", `{"reason": "the order is void"}`).by("operate"),
 		post("/schedules", hourly("here", "")),
 		// These are none: reads, refusals, dry runs, and what programs do again and again.
@@ -47,7 +47,7 @@ func TestChangesAreActs(t *testing.T) {
 		{Person: "alice", Via: "console", Operation: "add_task", Outcome: "added"},
 		{Person: "write", Via: "api", Operation: "create_schedule", Object: "schedule here of order.close", Outcome: "created"},
 		{Person: "operate", Via: "api", Operation: "bury_task", Object: "task " + id + " of order.close", Reason: "the order is void", Outcome: "buried"},
-		{Person: "operate", Via: "api", Operation: "pause_biz_type", Object: "biz type order.close", Outcome: "changed"},
+		{Person: "operate", Via: "api", Operation: "pause_biz_type", Object: "biz type order.close", Reason: "the shop;  is away", Outcome: "changed"},
 	} {
 		got := all.Acts[i]
 		if time.Since(got.Time.Time).Abs() > time.Hour {
@@ -92,5 +92,36 @@ func TestActsOfTheLastRequestsAreWritten(t *testing.T) {
 	}
 	if all := want[api.Acts](s, http.StatusOK, get("/acts").by("all")); len(all.Acts) != 1 {
 		t.Errorf("%+v", all)
+	}
+}
+
+// Every change of a task's, a schedule's or a biz type's state takes a reason, which its act has.
+func TestAReasonIsInTheActOfAChange(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	id := s.add(closing.New(5, "", tocsin.In(time.Hour)))
+	s.do(post("/schedules", hourly("here", "")))
+	paths := []string{
+		"/biz-types/order.close:pause", "/biz-types/order.close:resume", "/tasks/" + id + ":bury", "/tasks/" + id + ":redrive", "/tasks/" + id + ":cancel",
+		"/schedules/here:deactivate", "/schedules/here:activate",
+	}
+	for _, path := range paths {
+		want[map[string]any](s, http.StatusOK, post(path, `{"reason": "why `+path+`"}`).by("all"))
+	}
+	want[map[string]any](s, http.StatusOK, post("/tasks:redrive", `{"biz_type": "order.close", "reason": "why /tasks:redrive"}`).by("all"))
+	want[map[string]any](s, http.StatusOK, post("/schedules:deactivate", `{"names": ["here"], "reason": "why /schedules:deactivate"}`).by("all"))
+	reasons := map[string]bool{}
+	for _, act := range s.noted("/acts?person=all", len(paths)+1).Acts {
+		reasons[act.Reason] = true
+	}
+	for _, path := range append(paths, "/tasks:redrive", "/schedules:deactivate") {
+		if !reasons["why "+path] && !strings.HasSuffix(path, ":cancel") { // which is no act if a program sends it
+			t.Errorf("no act has the reason of %s: %v", path, reasons)
+		}
+		for body, status := range map[string]int{`{"reason": "` + strings.Repeat("x", 256) + `"}`: http.StatusUnprocessableEntity, `{"raeson": "x"}`: http.StatusUnprocessableEntity} {
+			if got := s.do(post(path, body).by("all")); got.status != status {
+				t.Errorf("%s: %d %s", path, got.status, got.text)
+			}
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -125,6 +126,25 @@ func TestLinksOfTheConsoleAreAddressesOfWebPages(t *testing.T) {
 		_, err := Parse(with(link), "f.yaml", env)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s:\ngot  %v\nwant %s", link, err, want)
+		}
+	}
+}
+
+// The examples of docs/console.md are taken as they stand.
+func TestTheExamplesOfTheConsoleAreTaken(t *testing.T) {
+	t.Parallel()
+	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(read(t, "../docs/console.md")), -1)
+	if len(examples) != 2 {
+		t.Fatalf("%d examples", len(examples))
+	}
+	known := func(string) (string, bool) { return strings.Repeat("k", 32), true }
+	for _, example := range examples {
+		text := "layout: {databases: 1, tables: 1}\nservers:\n  - dsn: root@tcp(h:1)/\n" + example[1]
+		if !strings.Contains(text, "\nnode:") {
+			text += someTokens
+		}
+		if _, err := Parse([]byte(text), "console.md", known); err != nil {
+			t.Errorf("%v:\n%s", err, text)
 		}
 	}
 }

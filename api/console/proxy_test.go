@@ -2,11 +2,13 @@ package console_test
 
 import (
 	"crypto/tls"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,32 +175,20 @@ func TestABrowserCantSpeakForTheProxy(t *testing.T) {
 	transport := &http.Transport{TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	t.Cleanup(transport.CloseIdleConnections)
 	login := http.Header{"X-Tocsin-Proxy-Secret": {proxySecret}, "X-Forwarded-User": {"eve"}, "X-Forwarded-Groups": {"look"}}
-	careful := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		for name, values := range login {
-			r.Out.Header[name] = values
-		}
-	}}
+	set := func(join func(sent, ours []string) []string) *httputil.ReverseProxy {
+		return &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			for name, values := range login {
+				r.Out.Header[name] = join(r.In.Header.Values(name), values)
+			}
+		}}
+	}
+	careful := set(func(_, ours []string) []string { return ours })
+	careless := set(func(sent, ours []string) []string { return slices.Concat(sent, ours) })
+	joins := set(func(sent, ours []string) []string { return []string{strings.Join(append(sent, ours...), ", ")} })
 	old := &httputil.ReverseProxy{Transport: transport, Director: func(r *http.Request) {
 		r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
-		for name, values := range login {
-			r.Header[name] = values
-		}
-	}}
-	careless := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		for name, values := range login {
-			for _, sent := range r.In.Header.Values(name) {
-				r.Out.Header.Add(name, sent)
-			}
-			r.Out.Header.Add(name, values[0])
-		}
-	}}
-	joins := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		for name, values := range login {
-			r.Out.Header.Set(name, strings.Join(append(r.In.Header.Values(name), values...), ", "))
-		}
+		maps.Copy(r.Header, login)
 	}}
 	for name, c := range map[string]struct {
 		proxy  http.Handler
