@@ -102,6 +102,9 @@ func (v *visit) byProxy() {
 // Proxied reports whether a proxy has logged in who looks.
 func (v *visit) Proxied() bool { return v.login != nil }
 
+// Group is the one that says what the proxy's user may do.
+func (v *visit) Group() string { return strings.TrimPrefix(v.who.ID, apitoken.GroupID) }
+
 // turnedAway answers requests that the proxy does not vouch for, and those of logins that it does itself. It reports whether it has.
 func (v *visit) turnedAway(w http.ResponseWriter, logsIn bool) bool {
 	switch {

@@ -46,7 +46,7 @@ func TestWhoAProxyLogsInMayDoWhatTheGroupMay(t *testing.T) {
 	s := serve(t, changes{console: proxied})
 	path, foreign := s.add(closing.New(42, "", tocsin.In(time.Hour))), s.add(remind.New(1, "", tocsin.In(time.Hour)))
 	sre, night, look := s.user("alice@example.com", "everyone,sre"), s.user("böb", "运维 nights,shop"), s.user("eve", "look")
-	got := sre.sees("/biz-types", http.StatusOK, "order.close", "coupon.remind", "alice@example.com", "Scope of the token: operate", "A proxy has logged you in: log out there", "Who did what")
+	got := sre.sees("/biz-types", http.StatusOK, "order.close", "coupon.remind", "alice@example.com", "Scope of your group sre: operate", "A proxy has logged you in: log out there", "Who did what")
 	got.lacks(t, "a page", `action="/logout"`, "all sessions")
 	if len(got.header.Values("Set-Cookie")) > 0 {
 		t.Errorf("a session that holds something: %v", got.header)

@@ -51,8 +51,11 @@ func CheckGroups(groups []Group) error {
 	return errors.Join(errs...)
 }
 
+// GroupID begins the ids of logins, which no token has.
+const GroupID = "group "
+
 // Login returns what somebody of the group may do. Its requests count in the rate of the group, since tokens have a rate each and people
 // would be too many.
 func (g Group) Login(user string) Token {
-	return Token{ID: "group " + g.Name, Name: user, Scope: g.Scope, BizTypes: g.BizTypes}
+	return Token{ID: GroupID + g.Name, Name: user, Scope: g.Scope, BizTypes: g.BizTypes}
 }
