@@ -163,8 +163,8 @@ func TestAnotherWebPageGainsNothingByTheProxysLogin(t *testing.T) {
 	}
 }
 
-// What a browser sends as the proxy's headers, or has the proxy leave out by the header Connection, gains nothing. The older form of Go's
-// reverse proxy leaves out what its director has set; a careless proxy adds its headers beside those of the browser.
+// What a browser sends as the proxy's headers, or has the proxy leave out by the header Connection, gains nothing. Some proxies, such
+// as oauth2-proxy, leave out what they have set themselves; a careless one adds its headers beside those of the browser.
 func TestABrowserCantSpeakForTheProxy(t *testing.T) {
 	t.Parallel()
 	s := serve(t, changes{console: proxied})
@@ -186,9 +186,12 @@ func TestABrowserCantSpeakForTheProxy(t *testing.T) {
 	careful := set(func(_, ours []string) []string { return ours })
 	careless := set(func(sent, ours []string) []string { return slices.Concat(sent, ours) })
 	joins := set(func(sent, ours []string) []string { return []string{strings.Join(append(sent, ours...), ", ")} })
-	old := &httputil.ReverseProxy{Transport: transport, Director: func(r *http.Request) {
-		r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
-		maps.Copy(r.Header, login)
+	old := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		maps.Copy(r.Out.Header, login)
+		for name := range strings.SplitSeq(r.In.Header.Get("Connection"), ", ") {
+			r.Out.Header.Del(name)
+		}
 	}}
 	cases := map[string]struct {
 		proxy  http.Handler
