@@ -20,12 +20,8 @@ func (a *API) changes() {
 		about: "Cancels a task that has not ended, and returns it. A delivery that is under way settles nothing any more, and its callback is cut off within about two seconds; " +
 			"of a strict biz type nothing is changed then (in_delivery). A task that is cancelled already is returned as it is.",
 		errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, c *call, in *struct {
-		ByTask
-		Body *Reason
-	}) (Task, error) {
-		c.because(in.Body)
-		return a.change(ctx, c, in.ByTask, "cancelled", (*tocsin.Client).Cancel)
+	}, func(ctx context.Context, c *call, in *ByTask) (Task, error) {
+		return a.change(ctx, c, *in, "cancelled", (*tocsin.Client).Cancel)
 	})
 	register(a, operation{
 		id: "reschedule_task", method: http.MethodPost, path: "/tasks/{id}:reschedule", tag: "tasks", needs: apitoken.Write,

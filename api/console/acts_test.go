@@ -34,14 +34,14 @@ func TestWhoPausedItIsOneClickAway(t *testing.T) {
 	const bizType, schedule = "/biz-types/order.close", "/schedules/report.daily"
 	oncall, all := s.as("operate"), s.as("all")
 	oncall.done(bizType+"/pause", url.Values{"reason": {"the shop is <b>away</b>"}}, "The biz type is paused")
-	oncall.done(task+"/cancel", url.Values{"reason": {"paid"}}, "The task was cancelled")
+	oncall.done(task+"/cancel", nil, "The task was cancelled")
 	oncall.done(schedule+"/deactivate", url.Values{"reason": {"no paper"}}, "inactive")
 	for at, c := range map[string]struct {
 		link string
 		says []string
 	}{
 		bizType:  {"Who paused it?", []string{"operate in the console pause a biz type biz type order.close the shop is <b>away</b> changed"}},
-		task:     {"Who changed it?", []string{"operate in the console cancel a task task " + strings.TrimPrefix(task, "/tasks/") + " of order.close paid cancelled"}},
+		task:     {"Who changed it?", []string{"operate in the console cancel a task task " + strings.TrimPrefix(task, "/tasks/") + " of order.close – cancelled"}},
 		schedule: {"Who changed it?", []string{"operate in the console deactivate a schedule schedule report.daily", "no paper deactivated", "all by the API create a schedule"}},
 	} {
 		to := all.get(at).linked(c.link)

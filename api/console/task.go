@@ -120,7 +120,7 @@ func (v *visit) changeTask() *page {
 func (v *visit) changeOf(act string) (any, *api.Problem) {
 	switch act {
 	case "cancel":
-		return v.because(), nil
+		return nil, nil
 	case "redrive":
 		return api.Revival{SameKey: v.form("same_key") != "", Reason: v.because()}, nil
 	case "bury":
