@@ -43,6 +43,7 @@ type Run struct {
 	ScheduleID ID     `json:"schedule_id,omitempty" doc:"Left out if the task is no run of a schedule"`
 	Schedule   string `json:"schedule,omitempty" doc:"Name of the schedule; left out if it was deleted" example:"report.daily"`
 	FireTime   *Time  `json:"fire_time,omitempty" doc:"The time that the run is for, without jitter; left out of a run by hand, and if the task was cancelled or purged"`
+	For        string `json:"for,omitempty" enum:"fire_time,backfill,run_now" doc:"Of the run of a schedule: what it was made for; left out if the task was cancelled or purged, and of GET /v1/runs"`
 	BizType    string `json:"biz_type" example:"order.close"`
 	Version    int64  `json:"version" doc:"Of the task, as delivered"`
 	Attempt    int    `json:"attempt" doc:"From 1"`
@@ -60,7 +61,7 @@ func runOf(r operator.Run) Run {
 		Started: Time{r.Started}, LatenessMS: r.LatenessMS, DurationMS: r.DurationMS, Outcome: r.Outcome, Output: r.Output,
 	}
 	if r.Schedule != 0 {
-		out.ScheduleID, out.Schedule, out.FireTime = idOf(r.Schedule), r.Name, timeOf(r.FireTime)
+		out.ScheduleID, out.Schedule, out.FireTime, out.For = idOf(r.Schedule), r.Name, timeOf(r.FireTime), string(r.For)
 	}
 	return out
 }

@@ -204,6 +204,15 @@ func definitionOf(d schedule.Definition) ScheduleDefinition {
 	return out
 }
 
+// SchedulesYAML writes definitions, as they were read from an API, as a file for tocsin schedule apply.
+func SchedulesYAML(all []ScheduleDefinition) ([]byte, error) {
+	definitions := make([]schedule.Definition, len(all))
+	for i, d := range all {
+		definitions[i], _ = d.read() // what may be stored has no faults
+	}
+	return schedule.YAML(definitions)
+}
+
 // Schedule is a schedule as it stands in its database.
 type Schedule struct {
 	Definition ScheduleDefinition `json:"definition" doc:"With the defaults filled in: change it, and send it by PUT"`

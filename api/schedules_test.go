@@ -371,7 +371,7 @@ func TestARunNamesItsScheduleAndFireTime(t *testing.T) {
 		t.Errorf("%v", found)
 	}
 	for _, r := range want[api.ScheduleRuns](s, http.StatusOK, get("/schedules/report.hourly/runs")).Runs.Runs {
-		if r.Schedule != "report.hourly" || (r.FireTime == nil) != (r.JobID == byHand) {
+		if r.Schedule != "report.hourly" || (r.FireTime == nil) != (r.JobID == byHand) || (r.For == "run_now") != (r.JobID == byHand) || r.For == "" {
 			t.Errorf("%+v", r)
 		}
 	}

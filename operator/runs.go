@@ -11,6 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/store"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 // MaxRuns is the largest number of runs that Runs returns.
@@ -23,6 +24,7 @@ type Run struct {
 	Schedule   uint64       `json:"schedule_id,string,omitempty"` // 0: no run of a schedule
 	Name       string       `json:"schedule,omitempty"`           // of the schedule; "": it was deleted
 	FireTime   time.Time    `json:"fire_time,omitzero"`           // the time that the run is for, without jitter; zero: for none, or its task was cancelled or purged
+	For        schedule.Why `json:"for,omitempty"`                // what the run was made for; "": its task was cancelled or purged
 	BizType    string       `json:"biz_type"`                     // its name; "#7" where number 7 has no name here
 	Version    uint32       `json:"version"`                      // of the task, as delivered
 	Attempt    int          `json:"attempt"`                      // from 1
@@ -151,32 +153,35 @@ func seen(policies []biztype.Policy, sees func(string) bool) []uint64 {
 	return numbers
 }
 
-// nameRuns adds the names of schedules and the fire times. Runs of one query are of one schedule at most, and of one server.
+// nameRuns adds the names of schedules, the fire times and what runs were made for. Runs of one query are of one schedule at most, and of one server.
 func (o *Operator) nameRuns(ctx context.Context, runs []Run) error {
-	schedule := tocsin.JobID(runs[0].Schedule)
-	if schedule == 0 {
+	of := tocsin.JobID(runs[0].Schedule)
+	if of == 0 {
 		return nil
 	}
-	name, err := o.tables.ScheduleName(ctx, schedule)
+	name, err := o.tables.ScheduleName(ctx, of)
 	if err != nil {
 		return err
 	}
-	fires := map[tocsin.JobID]time.Time{}
+	keys := map[tocsin.JobID]ids.RunKey{}
 	for _, r := range runs {
-		fires[r.JobID] = time.Time{}
+		keys[r.JobID] = ids.RunKey{}
 	}
-	server := o.tables.ServerOf(schedule.Table())
-	for ids := range slices.Chunk(slices.Collect(maps.Keys(fires)), lookAtOnce) {
-		tasks, err := o.tables.Look(ctx, server, ids)
+	server := o.tables.ServerOf(of.Table())
+	for some := range slices.Chunk(slices.Collect(maps.Keys(keys)), lookAtOnce) {
+		tasks, err := o.tables.Look(ctx, server, some)
 		if err != nil {
 			return err
 		}
 		for _, task := range tasks {
-			_, fires[task.JobID] = runOfKey(task.DedupKey)
+			keys[task.JobID], _ = ids.ParseRunKey(task.DedupKey)
 		}
 	}
 	for i := range runs {
-		runs[i].Name, runs[i].FireTime = name, fires[runs[i].JobID]
+		runs[i].Name = name
+		if key := keys[runs[i].JobID]; key.Schedule != 0 {
+			runs[i].FireTime, runs[i].For = key.Nominal(), schedule.Why(key.Kind.String())
+		}
 	}
 	return nil
 }

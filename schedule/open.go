@@ -91,6 +91,6 @@ func scanOpen(rows *sql.Rows) (o OpenRun, err error) {
 	}
 	k, _ := ids.ParseRunKey(string(key)) // it is in the range of such keys
 	o.Time = k.Nominal()
-	o.For = map[ids.RunKind]Why{ids.FireTime: ForFireTime, ids.Backfill: ForBackfill, ids.Manual: ForRunNow}[k.Kind]
+	o.For = Why(k.Kind.String())
 	return o, nil
 }

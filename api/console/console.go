@@ -69,7 +69,13 @@ func New(cfg Config) *Console {
 		"POST /tasks/{id}/{act}":       (*visit).changeTask,
 		"GET /schedules":               (*visit).schedules,
 		"POST /schedules/{act}":        (*visit).turnSchedules,
+		"GET /schedules.yaml":          (*visit).schedulesFile,
+		"GET /new-schedule":            (*visit).newSchedule,
+		"POST /new-schedule":           (*visit).newSchedule,
 		"GET /schedules/{name}":        (*visit).schedule,
+		"GET /schedules/{name}/yaml":   (*visit).scheduleFile,
+		"GET /schedules/{name}/edit":   (*visit).editSchedule,
+		"POST /schedules/{name}/edit":  (*visit).editSchedule,
 		"POST /schedules/{name}/{act}": (*visit).changeSchedule,
 		"GET /biz-types/{name}":        (*visit).bizType,
 		"POST /biz-types/{name}/{act}": (*visit).changeBizType,
@@ -155,8 +161,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.pages.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// maxForm is the longest form, in bytes.
-const maxForm = 64 << 10
+// maxForm is the longest form, in bytes: it may hold the longest payload twice, and a byte of that may be sent as three.
+const maxForm = 256 << 10
 
 // refusal is a problem that the console itself has.
 func (v *visit) refusal(status int, code, text string) *api.Problem {

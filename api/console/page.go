@@ -36,6 +36,7 @@ type page struct {
 	Data    any
 
 	to       string // another page, which is shown in place of this one
+	file     []byte // sent to be kept, in place of the page, under the name in Title; nil: none
 	fragment string // the template to write alone; "": the whole page
 	retarget string // of a fragment's request: the part of the page that the answer takes the place of; "": the one that asked
 }
@@ -65,6 +66,13 @@ func (v *visit) write(w http.ResponseWriter, p *page) {
 	p.visit = v
 	if p.to != "" {
 		http.Redirect(w, v.r, v.base+p.to, http.StatusSeeOther)
+		return
+	}
+	if p.file != nil {
+		w.Header().Set("Content-Type", "application/yaml; charset=utf-8")
+		w.Header().Set("Content-Disposition", "attachment; filename="+p.Title)
+		w.Header().Set("Vary", "Accept-Encoding, Cookie")
+		send(w, v.r, http.StatusOK, p.file)
 		return
 	}
 	if p.Problem != nil {

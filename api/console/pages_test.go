@@ -160,7 +160,7 @@ func TestAScheduleIsRunDeactivatedAndActivated(t *testing.T) {
 	s.yearly("report.daily", `, "zone": "Asia/Shanghai", "app": "billing", "payload": "{\"id\":18446744073709551615}"`)
 	b := s.as("write")
 	const path = "/schedules/report.daily"
-	b.sees("/schedules", http.StatusOK, "report.daily billing ✓ active 0 0 1 1 * Asia/Shanghai", "+08:00")
+	b.sees("/schedules", http.StatusOK, "report.daily billing ✓ active at 00:00, every year on 1 January (Asia/Shanghai) 0 0 1 1 *", "+08:00")
 	b.sees("/schedules?app=other", http.StatusOK, "No schedule fits these filters")
 	b.sees("/schedules?state=odd", http.StatusUnprocessableEntity)
 	got := b.sees(path, http.StatusOK, "Next fire times", "UTC", "+08:00", "No run has ended yet", `"id": 18446744073709551615`, "tocsin schedule runs report.daily")
@@ -168,7 +168,7 @@ func TestAScheduleIsRunDeactivatedAndActivated(t *testing.T) {
 	for range 2 { // a double click
 		b.done(path+"/run", url.Values{"once": {once}}, "A run was made", "by hand")
 	}
-	if n := strings.Count(b.get(path).words(), "by hand"); n != 1 {
+	if n := strings.Count(b.get(path).text, "<small>by hand</small>"); n != 1 {
 		t.Errorf("two clicks made %d runs", n)
 	}
 	runs := nodetest.RunDue(t, s.Cluster, handler(func(context.Context, *tocsin.Task[string]) error { return errors.New("<i>the printer</i> burns") }), time.Now().Add(time.Second))
@@ -215,14 +215,14 @@ func TestButtonsAreThoseThatTheTokenMayUse(t *testing.T) {
 	for act, c := range map[string]struct{ of, needs string }{
 		"cancel": {"task", "write"}, "reschedule": {"task", "write"}, "bury": {"task", "operate"}, "redrive": {"dead", "operate"}, "copy": {"task", "write"},
 		"run": {"schedule", "write"}, "deactivate": {"schedule", "write"}, "activate": {"inactive", "write"}, "pause": {"type", "operate"}, "resume": {"paused", "operate"},
-		"redrive?": {"type", "operate"},
+		"redrive?": {"type", "operate"}, "backfill": {"schedule", "operate"}, "delete": {"schedule", "write"},
 	} {
 		for _, as := range []string{"read", "write", "operate"} {
 			path := s.object(c.of)
 			b := s.as(as)
 			to := path + "/" + strings.TrimSuffix(act, "?")
 			shown := strings.Contains(b.get(path).text, `action="`+to)
-			got := b.post(to, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {"order.close"}, "biz_id": {"7"}})
+			got := b.post(to, url.Values{"minutes": {"5"}, "reason": {"r"}, "do": {"redrive"}, "confirm": {strings.TrimLeft(path[strings.LastIndex(path, "/"):], "/")}, "biz_id": {"7"}, "from": {"2026-01-01T00:00"}, "to": {"2026-01-02T00:00"}, "tag": {"*"}})
 			allowed := as == c.needs || as == "operate"
 			if shown != allowed || (got.status < 400) != allowed || !allowed && got.status != http.StatusForbidden {
 				t.Errorf("%s with the scope %s: shown %t, status %d: %s", act, as, shown, got.status, got.words())
@@ -282,7 +282,7 @@ func TestStoredTextsAreShownAndDoNothing(t *testing.T) {
 	b := s.as("all")
 	path := s.add(closing.NewKey(`"><svg onload=alert(1)>`, all, tocsin.In(time.Hour)).Header("tenant", hostile[1]))
 	s.call("POST", path+":bury", `{"reason": "</dd><script>alert(1)</script> \u202e"}`)
-	for _, at := range []string{path, "/tasks?status=dead", "/schedules/hostile", "/tasks?q=" + url.QueryEscape(hostile[0]), "/tasks?q=" + url.QueryEscape(all), "/login?next=" + url.QueryEscape(hostile[1])} {
+	for _, at := range []string{path, "/tasks?status=dead", "/schedules/hostile", "/schedules/hostile/edit", "/tasks?q=" + url.QueryEscape(hostile[0]), "/tasks?q=" + url.QueryEscape(all), "/login?next=" + url.QueryEscape(hostile[1])} {
 		got := b.get(at)
 		got.text = typed.ReplaceAllString(got.text, "")
 		got.lacks(t, at, "\u202e", "\x1b", "\x00")
@@ -414,7 +414,7 @@ func TestAPageShowsWhatCouldBeReadAndSaysWhatIsMissing(t *testing.T) {
 	none.Config.Servers = []tocsin.Server{{Name: "gone", DSN: "root@tcp(127.0.0.1:1)/"}}
 	b = over(t, &none, changes{}).as("all")
 	b.until("/", "Could not be asked: server gone").has(t, "the overview", http.StatusOK, "server gone", "What to do")
-	for _, path := range []string{"/biz-types", "/tasks?status=pending", "/tasks?q=42", "/tasks/1152921504606846976", "/schedules", "/schedules/x", "/biz-types/order.close", "/cluster?show=stats", "/acts"} {
+	for _, path := range []string{"/biz-types", "/tasks?status=pending", "/tasks?q=42", "/tasks/1152921504606846976", "/schedules", "/schedules.yaml", "/schedules/x", "/schedules/x/edit", "/schedules/x/yaml", "/biz-types/order.close", "/cluster?show=stats", "/acts"} {
 		b.sees(path, http.StatusServiceUnavailable, "A server is away", "Ask again")
 	}
 	b.post("/biz-types/order.close/pause", nil).has(t, "pause", http.StatusServiceUnavailable, "A server is away")

@@ -2,6 +2,7 @@ package console
 
 import (
 	"crypto/rand"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,6 +23,13 @@ type schedulesPage struct {
 	Kept      url.Values // what the list is of
 }
 
+// Filter is the query of a file with all that the list is of.
+func (s *schedulesPage) Filter() string {
+	of := maps.Clone(s.Kept)
+	of.Del("cursor")
+	return query(of.Encode())
+}
+
 // scheduleStates are those that a list can be of.
 var scheduleStates = []string{"active", "inactive", "paused", "ended"}
 
@@ -38,7 +46,7 @@ func (v *visit) schedules() *page {
 	query.Del("cursor")
 	order := strings.TrimSuffix(query.Get("sort"), "_fire") // the command's word
 	return &page{
-		name: "schedules", Nav: "schedules", Title: v.T("schedules"), Data: list, Lacks: found.Incomplete, Problem: problem,
+		name: "schedules", Nav: "schedules", Title: v.T("schedules"), Data: list, Lacks: found.Incomplete, Problem: problem, Said: v.said(),
 		Shell: []string{v.curl("GET", "/schedules?"+query.Encode(), ""),
 			words("tocsin schedule list --last", "--q", query.Get("q"), "--sort", order, "--app", query.Get("app"), "--type", query.Get("biz_type"), "--state", query.Get("state"), "--limit", strconv.Itoa(pageSize))},
 	}
@@ -52,9 +60,12 @@ type schedulePage struct {
 	Runs        api.ScheduleRuns
 	RunsProblem *api.Problem
 	Sums        *sums
-	Bars        []bar
-	Once        string // makes a second click on "run now" make no second run
-	First       bool   // the first page of the history
+	Timeline    *timeline
+	Backfill    *backfill // nil: none was asked for
+	Tag         string    // ETag
+	YAML        string    // the definition as a file
+	Once        string    // makes a second click on "run now" make no second run
+	First       bool      // the first page of the history
 }
 
 // sums are figures of the newest runs.
@@ -79,7 +90,7 @@ func (v *visit) schedulePage(name string) *page {
 	var problem, uncounted *api.Problem
 	var newest api.ScheduleRuns
 	together(
-		func() { s.Schedule, problem = ask[api.Schedule](v, call{path: path}) },
+		func() { s.Schedule, problem = ask[api.Schedule](v, call{path: path, tag: &s.Tag}) },
 		func() {
 			s.Next, s.NextProblem = ask[api.FireTimes](v, call{path: path + "/next", query: url.Values{"n": {"10"}}})
 		},
@@ -98,7 +109,11 @@ func (v *visit) schedulePage(name string) *page {
 		return p
 	}
 	if s.First && uncounted == nil && len(newest.Runs.Runs) > 0 {
-		s.Sums, s.Bars = sumsOf(newest.Runs.Runs), bars(newest.Runs.Runs)
+		s.Sums = sumsOf(newest.Runs.Runs)
+		s.Timeline = timelineOf(newest.Runs.Runs, s.Sums.P95)
+	}
+	if text, problem := v.yamlOf([]api.Schedule{s.Schedule}); problem == nil {
+		s.YAML = text
 	}
 	return &page{
 		name: "schedule", Nav: "schedules", Title: v.T("schedule.title", v.Shown(name)), Data: s, Said: v.said(),
@@ -133,19 +148,27 @@ func sumsOf(runs []api.Run) *sums {
 func (v *visit) changeSchedule() *page {
 	name, act := v.r.PathValue("name"), v.r.PathValue("act")
 	change := call{method: http.MethodPost, path: "/schedules/" + name + ":" + act}
+	to := pathOf("schedules", name)
 	var problem *api.Problem
 	switch act {
 	case "run":
 		change.key = v.form("once")
-		_, problem = ask[api.RunByHand](v, change)
+		var run api.RunByHand
+		run, problem = ask[api.RunByHand](v, change)
+		to = pathOf("tasks", run.JobID)
 	case "activate", "deactivate":
 		change.body = v.because()
 		_, problem = ask[api.Schedule](v, change)
+	case "backfill":
+		return v.backfillSchedule(name)
+	case "delete":
+		problem = v.deleteSchedule(name)
+		to = "/schedules"
 	default:
 		problem = v.refusal(http.StatusNotFound, "no_such_path", "problem.nowhere")
 	}
 	if problem == nil {
-		return &page{to: pathOf("schedules", name) + "?done=schedule." + act}
+		return &page{to: to + "?done=schedule." + act}
 	}
 	if problem.Status == http.StatusNotFound {
 		return v.failed(problem)
@@ -153,39 +176,4 @@ func (v *visit) changeSchedule() *page {
 	p := v.schedulePage(name)
 	p.Problem, p.Status = problem, problem.Status
 	return p
-}
-
-// bar is a run in the timeline of a schedule: the longer it took, the higher.
-type bar struct {
-	X, Y, Width, Height int
-	Failed              bool
-	Run                 api.Run
-}
-
-// Above is where the mark of a run that failed stands.
-func (b bar) Above() int { return b.Y - 1 }
-
-// The timeline, in pixels.
-const (
-	barsShown  = 60
-	barWidth   = 8
-	barsHigh   = 56
-	leastHigh  = 3
-	failedHigh = 8 // of the mark above a run that failed
-)
-
-// bars draws the newest runs, the latest at the right. Heights are shares of the longest run.
-func bars(runs []api.Run) []bar {
-	runs = slices.Clone(runs[:min(len(runs), barsShown)])
-	slices.Reverse(runs)
-	longest := int64(1)
-	for _, r := range runs {
-		longest = max(longest, r.DurationMS)
-	}
-	all := make([]bar, len(runs))
-	for i, r := range runs {
-		height := max(int(r.DurationMS*(barsHigh-failedHigh)/longest), leastHigh)
-		all[i] = bar{i * (barWidth + 2), barsHigh - height, barWidth, height, slices.Contains(failedOutcomes, r.Outcome), r}
-	}
-	return all
 }

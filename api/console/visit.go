@@ -109,8 +109,10 @@ type call struct {
 	method string // "": GET
 	path   string // after /v1, not escaped
 	query  url.Values
-	body   any    // nil: none
-	key    string // Idempotency-Key; "": none
+	body   any     // nil: none
+	key    string  // Idempotency-Key; "": none
+	match  string  // If-Match; "": none
+	tag    *string // gets the ETag of the answer; nil: nobody wants it
 }
 
 // noName reports whether a text is no id and no name: in a path of the API these would begin another operation.
@@ -142,6 +144,9 @@ func ask[T any](v *visit, c call) (out T, problem *api.Problem) {
 	if c.key != "" {
 		r.Header.Set("Idempotency-Key", c.key)
 	}
+	if c.match != "" {
+		r.Header.Set("If-Match", c.match)
+	}
 	response, err := inProcess{v.cfg.API}.RoundTrip(r)
 	if err != nil {
 		panic(err) // it returns none
@@ -153,6 +158,12 @@ func ask[T any](v *visit, c call) (out T, problem *api.Problem) {
 			problem = &api.Problem{Status: response.StatusCode, Code: "internal", Title: http.StatusText(response.StatusCode)}
 		}
 		return out, problem
+	}
+	if c.tag != nil {
+		*c.tag = response.Header.Get("ETag")
+	}
+	if response.StatusCode == http.StatusNoContent {
+		return out, nil
 	}
 	if err := json.NewDecoder(response.Body).Decode(&out); err != nil {
 		v.faults.Of(v.log, "decode "+c.path).Error("the console can't read an answer of the API", "path", c.path, "error", err)

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin"
@@ -148,9 +146,7 @@ func newScheduleShow(a *app) *cobra.Command {
 }
 
 func (a *app) showSchedule(s schedule.Schedule) error {
-	text, err := yaml.MarshalWithOptions(struct {
-		Schedules []schedule.Definition `yaml:"schedules"`
-	}{[]schedule.Definition{s.Definition}}, yaml.CustomMarshaler[string](yamlText))
+	text, err := schedule.YAML([]schedule.Definition{s.Definition})
 	if err != nil {
 		return fmt.Errorf("show schedule %s: %w", s.Name, err)
 	}
@@ -160,14 +156,6 @@ func (a *app) showSchedule(s schedule.Schedule) error {
 		}
 		_, _ = w.Write(text)
 	})
-}
-
-// yamlText quotes a text that the command would not print as it is, so that the file means the same.
-func yamlText(s string) ([]byte, error) {
-	if strings.ContainsFunc(s, steers) {
-		return []byte(strconv.Quote(s)), nil // with escapes that YAML has too
-	}
-	return yaml.Marshal(s)
 }
 
 // standing says how a schedule stands, a line for each fact.

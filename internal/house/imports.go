@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"contrib/tocsinpg/pgtest":     {".", "outbox", "contrib/tocsinpg", "tocsintest", "internal/devserver"},
 	"config":                      {".", "assign", "biztype", "ddl", "node", "outbox", "scanner", "sink", "upkeep", "internal/apitoken", "internal/mysql", "internal/name", "internal/yamlfile"},
 	"api":                         {".", "assign", "biztype", "operator", "schedule", "internal/apitoken", "internal/loop", "internal/mysql", "internal/name"},
-	"api/console":                 {"api", "internal/apitoken", "internal/loop", "internal/quantile"},
+	"api/console":                 {"api", "schedule/firetimes", "internal/apitoken", "internal/loop", "internal/quantile"},
 	"examples/shop":               {".", "config", "node", "outbox"},
 	"cmd/tocsin":                  {"..."},
 	"cmd/tocsin/...":              {"..."},

@@ -28,6 +28,9 @@ const (
 	Manual                  // none: now, by hand
 )
 
+// String names a kind as users see it.
+func (k RunKind) String() string { return [...]string{"fire_time", "backfill", "run_now"}[k] }
+
 // RunKey is what the dedup_key of a run says.
 //
 //	byte  0      1..8                      9..12                    13..20

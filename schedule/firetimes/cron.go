@@ -68,6 +68,19 @@ func (f fields) matchesDay(day int, weekday time.Weekday) bool {
 	return dom && dow
 }
 
+// Values are those of an expression: bit n of each field stands for n. @every has a period, and none of them.
+type Values struct {
+	Minute, Hour, Dom, Month, Dow uint64
+	EitherDay                     bool // both days are restricted: a day needs to match one of them only
+	Every                         time.Duration
+}
+
+// ValuesOf reads an expression.
+func ValuesOf(expression string) (Values, error) {
+	every, f, err := parseCron(expression)
+	return Values{f.minute, f.hour, f.dom, f.month, f.dow, f.eitherDay, time.Duration(every) * time.Millisecond}, err
+}
+
 // parseCron returns the period of @every in milliseconds, or the fields.
 func parseCron(expression string) (every int64, f fields, err error) {
 	e := strings.TrimSpace(expression)

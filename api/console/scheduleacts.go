@@ -1,0 +1,141 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tocsinhq/tocsin/api"
+)
+
+// backfill is a span of the past whose fire times are to get runs.
+type backfill struct {
+	From, To time.Time
+	Counted  *api.Backfilled // nil: nobody has asked
+	Problem  *api.Problem
+}
+
+// First are the earliest fire times of the span.
+func (b *backfill) First() []api.FireTime { return b.Counted.Times[:min(len(b.Counted.Times), 5)] }
+
+// More is how many there are beside those.
+func (b *backfill) More() int { return len(b.Counted.Times) - len(b.First()) }
+
+// Make reports whether it was counted, and something is to be made.
+func (b *backfill) Make() bool { return b.Counted.DryRun && len(b.Counted.Times) > 0 }
+
+// backfillSchedule counts the fire times of a span, and makes runs for those that were counted.
+func (v *visit) backfillSchedule(name string) *page {
+	b := &backfill{}
+	for field, into := range map[string]*time.Time{"from": &b.From, "to": &b.To} {
+		at, err := v.timeOf(v.form(field))
+		if err != nil {
+			b.Problem = v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.instant")
+		}
+		*into = at
+	}
+	if b.Problem == nil {
+		span := api.Backfill{From: api.Time{Time: b.From}, To: api.Time{Time: b.To}, DryRun: v.form("do") != "make"}
+		var done api.Backfilled
+		if done, b.Problem = ask[api.Backfilled](v, call{method: http.MethodPost, path: "/schedules/" + name + ":backfill", body: span}); b.Problem == nil {
+			b.Counted = &done
+		}
+	}
+	if b.Problem != nil && b.Problem.Status == http.StatusNotFound {
+		return v.failed(b.Problem)
+	}
+	p := v.schedulePage(name)
+	if s, ok := p.Data.(*schedulePage); ok {
+		s.Backfill, p.Problem = b, b.Problem
+		p.Shell = append(p.Shell, words("tocsin schedule backfill "+quoted(name), "--from", b.From.UTC().Format(time.RFC3339), "--to", b.To.UTC().Format(time.RFC3339)))
+	}
+	return p
+}
+
+// Exact is a time as a form hands it on.
+func (v *visit) Exact(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+
+// deleteSchedule deletes a schedule whose name was typed, as it was when the page was read.
+func (v *visit) deleteSchedule(name string) *api.Problem {
+	if v.form("confirm") != name {
+		return v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.confirmschedule")
+	}
+	_, problem := ask[struct{}](v, call{method: http.MethodDelete, path: "/schedules/" + name, match: v.form("tag")})
+	return problem
+}
+
+// scheduleFile is the definition of a schedule as a file.
+func (v *visit) scheduleFile() *page {
+	name := v.r.PathValue("name")
+	found, problem := ask[api.Schedule](v, call{path: "/schedules/" + name})
+	if problem != nil {
+		return v.failed(problem)
+	}
+	return v.fileOf(name+".yaml", "", []api.Schedule{found})
+}
+
+// What a file of a list holds at most, in pages of the list. A page may be short.
+const (
+	filePage  = 1000
+	filePages = 20
+)
+
+// schedulesFile is a file of all schedules that a list is of. Its first line says so if some are missing.
+func (v *visit) schedulesFile() *page {
+	query := v.kept(scheduleFilters)
+	query.Del("cursor")
+	query.Set("limit", strconv.Itoa(filePage))
+	var all []api.Schedule
+	var lacks []string
+	for n := 0; ; n++ {
+		found, problem := ask[api.Schedules](v, call{path: "/schedules", query: query})
+		if problem != nil {
+			return v.failed(problem)
+		}
+		all, lacks = append(all, found.Schedules...), append(lacks, found.Incomplete...)
+		if found.NextCursor == "" {
+			return v.fileOf("schedules.yaml", missing(lacks), all)
+		}
+		if n+1 == filePages {
+			return v.fileOf("schedules.yaml", "# Not all: more schedules follow. Narrow the filter.\n", all)
+		}
+		query.Set("cursor", found.NextCursor)
+	}
+}
+
+// missing is a line of a file that says which servers could not be asked; "" for none.
+func missing(servers []string) string {
+	if len(servers) == 0 {
+		return ""
+	}
+	slices.Sort(servers)
+	return "# Not all: schedules of these servers could not be read: " + strings.Join(slices.Compact(servers), ", ") + "\n"
+}
+
+// fileOf is a file of definitions.
+func (v *visit) fileOf(name, head string, all []api.Schedule) *page {
+	if len(all) == 0 {
+		return v.failed(v.refusal(http.StatusNotFound, "not_found", "schedules.nofit"))
+	}
+	text, problem := v.yamlOf(all)
+	if problem != nil {
+		return v.failed(problem)
+	}
+	return &page{Title: name, file: []byte(head + text)}
+}
+
+// yamlOf writes definitions as a file that tocsin schedule apply takes.
+func (v *visit) yamlOf(all []api.Schedule) (string, *api.Problem) {
+	definitions := make([]api.ScheduleDefinition, len(all))
+	for i, s := range all {
+		definitions[i] = s.Definition
+	}
+	text, err := api.SchedulesYAML(definitions)
+	if err != nil {
+		v.faults.Of(v.log, "yaml").Error("schedules can't be written as YAML", "error", err)
+		return "", v.refusal(http.StatusInternalServerError, "internal", "problem.internal")
+	}
+	return string(text), nil
+}
