@@ -42,7 +42,7 @@ func (s *site) attend(group, id string) {
 // until reads a page until it has a text.
 func (b *browser) until(path, text string) reply {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		got := b.get(path)
 		if strings.Contains(got.words(), text) || strings.Contains(got.text, text) {
 			return got
