@@ -24,7 +24,7 @@ endif
 ALL = work
 
 .DEFAULT_GOAL := help
-.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check units openapi lint-openapi htmx dashboards clean
+.PHONY: help run observe example build test test-sql test-java test-node test-mysql test-debian13 model firetimes check format vet staticcheck tidy modules lint fuzz chaos chaos-schedules faults matrix alerts cluster clock bench bench-peers test-peers deploy-check units openapi lint-openapi htmx axe console-pictures dashboards clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -211,6 +211,19 @@ htmx: ## compare the console's htmx with that of npm's registry
 	@mkdir -p bin/npm
 	npm pack htmx.org@4.0.1 --silent --pack-destination bin/npm
 	tar -xOzf bin/npm/htmx.org-4.0.1.tgz package/dist/htmx.min.js | cmp - api/console/static/htmx.min.js
+
+# Apart from make test, as it needs npm's registry, and looks at 22 screens in 8 ways.
+axe: ## have axe-core look at every screen of the console in Chromium, in both languages, light and dark, wide and 320 pixels
+	@scripts/install-deps.sh test
+	@scripts/install-deps.sh test-node
+	@mkdir -p bin/npm
+	npm pack axe-core@4.14.1 --silent --pack-destination bin/npm
+	tar -xzOf bin/npm/axe-core-4.14.1.tgz package/axe.min.js >bin/npm/axe.min.js
+	TOCSIN_TEST_AXE=$(CURDIR)/bin/npm/axe.min.js go test -v -count=1 -timeout 30m -run '^TestAxe' $(TESTARGS) ./api/console
+
+console-pictures: ## take the pictures of docs/console.md, after a change of the console's pages
+	@scripts/install-deps.sh test
+	TOCSIN_TEST_PICTURES=$(CURDIR)/docs/console go test -count=1 -timeout 10m -run '^TestPictures' $(TESTARGS) ./api/console
 
 dashboards: ## write deploy/grafana/dashboards, after a change in internal/dashboards
 	go test -count=1 -run TestTheDashboardsInDeploy ./internal/dashboards -update

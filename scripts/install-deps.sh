@@ -86,7 +86,7 @@ has_curl() { command -v curl >/dev/null; }
 
 has_kcat() { command -v kcat >/dev/null; }
 
-# The same names as api/console/browser_test.go.
+# The same names as api/console/chromium_test.go.
 has_chromium() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
 
 has_npm() { command -v npm >/dev/null; }

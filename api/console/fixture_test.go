@@ -26,7 +26,7 @@ import (
 	"github.com/tocsinhq/tocsin/tocsintest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(tocsintest.Main(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tocsintest.Main(browsing{m})) }
 
 var (
 	closing = tocsin.Define[string]("order.close")

@@ -223,7 +223,7 @@ func (v *visit) When(at any) *moment {
 		return nil
 	}
 	away, text := t.Sub(v.now), "ago"
-	if away > 0 {
+	if away >= time.Second {
 		text = "ahead"
 	}
 	return &moment{t.UTC().Format(time.RFC3339Nano), v.In(t, v.zone), v.T(text, v.rough(away.Abs()))}

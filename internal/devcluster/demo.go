@@ -41,7 +41,7 @@ func (c *Cluster) demoPolicies() []biztype.Policy {
 	tell := &biztype.Webhook{URL: c.receiver.URL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"}}
 	return []biztype.Policy{
 		{
-			Name: RefundSend.Name(), Number: 3, Group: Group, Attempts: 3, Ladder: []biztype.Duration{second},
+			Name: RefundSend.Name(), Number: 3, Group: Group, History: true, Attempts: 3, Ladder: []biztype.Duration{second},
 			Alarm: &biztype.Alarm{To: demoAlarms, AtMostEvery: 60 * second},
 		},
 		{Name: StockSync.Name(), Number: 4, Group: Group, Attempts: 2, Timeout: 2 * second, Concurrency: 4, Ladder: []biztype.Duration{second}, Webhook: hang},
@@ -52,14 +52,21 @@ func (c *Cluster) demoPolicies() []biztype.Policy {
 	}
 }
 
-var errRefused = errors.New("the bank refused the refund")
+// What half of the refunds fail with.
+var (
+	errBankBusy = errors.New("bank: POST /v1/refunds: 503 Service Unavailable")
+	errClosed   = errors.New("bank: account is closed")
+)
 
 // handleDemo adds the handlers of the types above, as far as they have one.
 func handleDemo(all *node.Handlers) {
 	works := func(context.Context, *tocsin.Task[Order]) error { return nil }
 	node.Handle(all, RefundSend, func(context.Context, *tocsin.Task[Order]) error {
-		if rand.N(2) == 0 {
-			return errRefused
+		switch rand.N(8) {
+		case 0, 1, 2:
+			return errBankBusy
+		case 3:
+			return errClosed
 		}
 		return nil
 	})

@@ -13,6 +13,7 @@ var maySkip = []skip{
 	{"docs/npm_test.go", "onlyNpm", "it needs npm's registry: make test-node gets the package standardwebhooks, and verifies callbacks with it"},
 	{"cmd/tocsin/units_test.go", "bootSystemd", "it boots systemd, which takes root and namespaces: make units does it"},
 	{"cmd/tocsin/chart_test.go", "rendered", "Helm takes minutes to build: make deploy-check does it, and renders the chart"},
+	{"api/console/shop_test.go", "onlyShop", "a cluster under load, which takes minutes: make axe has axe-core of npm's registry look at it, make console-pictures takes pictures"},
 	{"internal/devserver/devtest/proxy.go", "NewProxy", "TOCSIN_TEST_DSN names a unix socket, and the proxy needs TCP"},
 }
 

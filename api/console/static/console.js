@@ -20,7 +20,11 @@
 	const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
 	if (zones && here && here !== "UTC") zones.append(new Option(here, here));
 	document.addEventListener("keydown", (e) => {
-		if (e.key === "Escape") document.querySelector("header .me").open = false;
+		const menu = document.querySelector("header .me");
+		if (e.key === "Escape" && menu.open) {
+			menu.open = false;
+			menu.querySelector("summary").focus();
+		}
 		if (e.key === "/" && !e.target.closest("input, textarea, select")) {
 			e.preventDefault();
 			document.getElementById("q")?.focus();
