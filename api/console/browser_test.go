@@ -147,6 +147,10 @@ func TestABrowserRefreshesAnOpenTaskAndKeepsWhatIsSelected(t *testing.T) {
 	path := s.add(closing.New(42, `{"order":42,"cents":18446744073709551615}`, tocsin.In(time.Hour)))
 	s.yearly("report.daily", "")
 	b := s.open(t, 1280, 900)
+	b.does(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Tokyo"})
+		return chromedp.Void{}, err
+	})
 	for name, page := range map[string]string{
 		"overview": "/", "start": "/biz-types", "tasks": "/tasks?status=pending", "schedules": "/schedules", "schedule": "/schedules/report.daily", "biztype": "/biz-types/order.close", "cluster": "/cluster?show=counts",
 		"found": "/tasks?q=report.daily", "task": path, "runs": "/runs", "dead": "/biz-types/order.close?dead=groups",
@@ -174,11 +178,13 @@ func TestABrowserRefreshesAnOpenTaskAndKeepsWhatIsSelected(t *testing.T) {
 	s.call("POST", path+":cancel", "")
 	js[bool](b, looked)
 	b.until(`!document.querySelector("[data-refresh]") && document.querySelector("#row").textContent.includes("cancelled")`)
+	b.does(chromedp.Click(chromedp.CSS(".me summary")), chromedp.Click(chromedp.CSS("#herezone")))
+	b.until(`document.querySelector("footer")?.textContent.includes("Asia/Tokyo") && document.querySelector("#herezone").hidden`)
 	s.revoke("all")
 	b.to(path, "#token")
 }
 
-// Each page fits a telephone's 320 pixels: tables and payloads, which scroll by themselves, are all that is wider.
+// Each page fits a telephone's 320 pixels: payloads, which scroll by themselves, are all that is wider. A table is a card a row there.
 func TestPagesFit320Pixels(t *testing.T) {
 	t.Parallel()
 	s := serve(t, changes{})
@@ -193,6 +199,9 @@ func TestPagesFit320Pixels(t *testing.T) {
 		b.shots("narrow-" + name)
 		if wide := js[int](b, "document.documentElement.scrollWidth"); wide > 320 {
 			t.Errorf("%s is %d pixels wide", page, wide)
+		}
+		if cut := js[string](b, `[...document.querySelectorAll(".cards")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.innerText).join()`); cut != "" {
+			t.Errorf("%s: a part of this is off the edge: %s", page, cut)
 		}
 	}
 }

@@ -12,9 +12,8 @@ import (
 
 // runsPage is a list of the newest runs.
 type runsPage struct {
-	Runs     api.RecentRuns
-	Outcomes []string
-	Window   window
+	Runs   api.RecentRuns
+	Window window
 }
 
 // outcomes are those that have a text.
@@ -27,9 +26,12 @@ var outcomes = func() (all []string) {
 	return all
 }()
 
+// Outcomes are those that have a text.
+func (*visit) Outcomes() []string { return outcomes }
+
 // runs lists the newest runs of all tasks and schedules.
 func (v *visit) runs() *page {
-	list := &runsPage{Outcomes: outcomes}
+	list := &runsPage{}
 	p := &page{name: "runs", Nav: "schedules", Title: v.T("runs"), Data: list}
 	query := pageQuery(v.r.FormValue("cursor"))
 	if list.Window, p.Problem = v.windowOf(query, false); p.Problem != nil {
