@@ -23,6 +23,7 @@ type Value struct {
 	Says *Sentence
 }
 
+// String returns the Text.
 func (s Sentence) String() string { return s.Text }
 
 // places are those for values in a format.

@@ -76,9 +76,13 @@ func (v *visit) bizTypePage(name string) *page {
 			b.Nodes = append(b.Nodes, nodesOf(g, name)...)
 		}
 	}
+	turn := "tocsin biz pause"
+	if b.BizType.Paused {
+		turn = "tocsin biz resume"
+	}
 	p := &page{
 		name: "biztype", Nav: "start", Title: v.T("biztype.title", v.Shown(name)), Data: b, Said: v.said(),
-		Shell: []string{v.curl("GET", pathOf("biz-types", name), ""), words("tocsin biz show", name), words("tocsin biz pause", name), words("tocsin task redrive", "--type", name) + " --dry-run"},
+		Shell: []string{v.curl("GET", pathOf("biz-types", name), ""), words("tocsin biz show", name), words(turn, name), words("tocsin task redrive", "--type", name) + " --dry-run"},
 	}
 	if nodes.Incomplete {
 		p.Lacks = []string{v.T("lacks.nodes")}

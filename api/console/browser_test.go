@@ -179,7 +179,7 @@ func TestABrowserRefreshesAnOpenTaskAndKeepsWhatIsSelected(t *testing.T) {
 	js[bool](b, looked)
 	b.until(`!document.querySelector("[data-refresh]") && document.querySelector("#row").textContent.includes("cancelled")`)
 	b.does(chromedp.Click(chromedp.CSS(".me summary")), chromedp.Click(chromedp.CSS("#herezone")))
-	b.until(`document.querySelector("footer")?.textContent.includes("Asia/Tokyo") && document.querySelector("#herezone").hidden`)
+	b.until(`!!document.querySelector("footer")?.textContent.includes("Asia/Tokyo") && document.querySelector("#herezone").hidden`)
 	s.revoke("all")
 	b.to(path, "#token")
 }

@@ -297,7 +297,7 @@ func TestStoredTextsAreShownAndDoNothing(t *testing.T) {
 		}
 	}
 	b.sees(path, http.StatusOK, "<script>alert(1)</script>", `\u202egnp.exe`, `\u001b[31m`, `"><svg onload=alert(1)>`)
-	if got, command := b.get(path), "<code>tocsin task redrive "+strings.TrimPrefix(path, "/tasks/")+"</code>"; !strings.Contains(got.text, command) {
+	if got, command := b.get(path), "<pre>tocsin task redrive "+strings.TrimPrefix(path, "/tasks/")+"</pre>"; !strings.Contains(got.text, command) || !strings.Contains(got.text, "<li>Redrive, below, delivers it once more</li>") {
 		t.Errorf("no %s: %s", command, got.text)
 	}
 	s.call("POST", path+":redrive", "")

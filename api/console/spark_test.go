@@ -29,10 +29,10 @@ func TestASparkEndsAtTheRightAndBreaksWhereNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	v, o := &visit{Console: &Console{}, lang: "en", zone: time.UTC, now: time.Now()}, &overviewPage{}
 	past := pastOf(9, 1, 2, 4, 0, 0, 1, -1, -1, -1, 0, 0, 0, 0, 2, 1) // the first belongs to a point that is no longer whole
-	if got := v.Lateness(past); got == nil || got.Line != "M45 1 48 11M54 14 57 7" || got.Most != "4 s" {
+	if got := v.Lateness(past); got == nil || got.Line != "M45 1 48 11M54 14 57 8" || got.Most != "4 s" {
 		t.Errorf("%+v", got)
 	}
-	if got := o.Rates(past); got == nil || got.Line != "M45 1 48 11 51 14 54 14 57 7" || got.Failed != "M45 7 48 12 51 14 54 14 57 11" || got.Most != "4.0/s" {
+	if got := o.Rates(past); got == nil || got.Line != "M45 1 48 11 51 14 54 14 57 8" || got.Failed != "M45 8 48 13 51 14 54 14 57 11" || got.Most != "4.0/s" {
 		t.Errorf("%+v", got)
 	}
 	for _, few := range [][]api.OverviewSample{nil, pastOf(1, 2), pastOf(1, 2, 3, 4), pastOf(-1, -1, -1, -1, -1, -1)} {
