@@ -212,7 +212,7 @@ htmx: ## compare the console's htmx with that of npm's registry
 	npm pack htmx.org@4.0.1 --silent --pack-destination bin/npm
 	tar -xOzf bin/npm/htmx.org-4.0.1.tgz package/dist/htmx.min.js | cmp - api/console/static/htmx.min.js
 
-# Apart from make test, as it needs npm's registry, and looks at 22 screens in 8 ways.
+# Apart from make test, as it needs npm's registry, and looks at 25 screens in 8 ways.
 axe: ## have axe-core look at every screen of the console in Chromium, in both languages, light and dark, wide and 320 pixels
 	@scripts/install-deps.sh test
 	@scripts/install-deps.sh test-node

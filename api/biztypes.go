@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 )
@@ -53,21 +54,36 @@ type becauseByName struct {
 
 // BizType is a policy, with its defaults.
 type BizType struct {
-	Name        string  `json:"name" example:"order.close"`
-	Number      ID      `json:"number"`
-	Group       string  `json:"group" doc:"The nodes that deliver it" example:"callback"`
-	Webhook     string  `json:"webhook,omitempty" doc:"URL of the callback; left out if the type has none"`
-	Sink        *Sink   `json:"sink,omitempty" doc:"Message broker that gets the tasks; left out if the type has none. A type without webhook and sink has a Go handler"`
-	Fallback    string  `json:"fallback,omitempty" doc:"What delivers while that is away: the URL of a callback, or the name of a sink"`
-	TimeoutMS   int64   `json:"timeout_ms" doc:"Of one delivery"`
-	Attempts    int     `json:"attempts" doc:"At most, then the task is dead"`
-	Concurrency int     `json:"concurrency" doc:"Deliveries at once in each node"`
-	Rate        float64 `json:"rate" doc:"Deliveries a second over the whole group; 0: no limit"`
-	Strict      bool    `json:"strict" doc:"Tasks are claimed before every delivery"`
-	Paused      bool    `json:"paused"`
-	RetentionMS int64   `json:"retention_ms" doc:"How long finished tasks are kept"`
-	History     bool    `json:"history" doc:"What becomes of each attempt is kept: see GET /v1/tasks/{id}/runs"`
-	Alarm       *Alarm  `json:"alarm,omitempty" doc:"Left out if the biz type has no alarm"`
+	Name        string   `json:"name" example:"order.close"`
+	Number      ID       `json:"number"`
+	Group       string   `json:"group" doc:"The nodes that deliver it" example:"callback"`
+	Webhook     string   `json:"webhook,omitempty" doc:"URL of the callback; left out if the type has none"`
+	Sink        *Sink    `json:"sink,omitempty" doc:"Message broker that gets the tasks; left out if the type has none. A type without webhook and sink has a Go handler"`
+	Fallback    string   `json:"fallback,omitempty" doc:"What delivers while that is away: the URL of a callback, or the name of a sink"`
+	FallbackMS  int64    `json:"fallback_after_ms,omitempty" doc:"For how long that is away before the fallback delivers"`
+	Batch       int      `json:"batch,omitempty" doc:"Tasks in one request of the callback at most; left out: a request for each task"`
+	Allow       []string `json:"allow,omitempty" doc:"Private networks that the callback may call"`
+	Signatures  int      `json:"signatures,omitempty" doc:"Secrets that sign each request of the callback"`
+	TimeoutMS   int64    `json:"timeout_ms" doc:"Of one delivery"`
+	Attempts    int      `json:"attempts" doc:"At most, then the task is dead"`
+	Backoff     *Backoff `json:"backoff,omitempty" doc:"Waits between attempts; left out if ladder_ms has them"`
+	LadderMS    []int64  `json:"ladder_ms,omitempty" doc:"Waits after the first, second, ... failed attempt; the last one repeats"`
+	Concurrency int      `json:"concurrency" doc:"Deliveries at once in each node"`
+	Rate        float64  `json:"rate" doc:"Deliveries a second over the whole group; 0: no limit"`
+	Priority    string   `json:"priority" enum:"high,normal,low" doc:"Lower ones give way where a process or a server can't keep up"`
+	PerKey      int      `json:"per_key,omitempty" doc:"Deliveries of one biz_id at once, in the order of their times; left out: no limit"`
+	Strict      bool     `json:"strict" doc:"Tasks are claimed before every delivery"`
+	Paused      bool     `json:"paused"`
+	RetentionMS int64    `json:"retention_ms" doc:"How long finished tasks are kept"`
+	History     bool     `json:"history" doc:"What becomes of each attempt is kept: see GET /v1/tasks/{id}/runs"`
+	Alarm       *Alarm   `json:"alarm,omitempty" doc:"Left out if the biz type has no alarm"`
+	Defaults    []string `json:"defaults" doc:"Which of these fields have the value that a policy without them has" example:"[\"timeout_ms\"]"`
+}
+
+// Backoff doubles the wait after each failed attempt, and takes a random one between half of that and all.
+type Backoff struct {
+	BaseMS int64 `json:"base_ms" doc:"After the first failed attempt"`
+	MaxMS  int64 `json:"max_ms" doc:"The longest"`
 }
 
 // Alarm is the alarm of a policy: the biz type that delivers alarms about dead tasks and missed runs.
@@ -88,10 +104,16 @@ type Sink struct {
 func bizTypeOf(p biztype.Policy, c *call) BizType {
 	b := BizType{
 		Name: p.Name, Number: idOf(p.Number), Group: p.Group, TimeoutMS: p.Timeout.D().Milliseconds(), Attempts: p.Attempts, Concurrency: p.Concurrency,
-		Rate: p.Rate, Strict: p.Strict, Paused: p.Paused, RetentionMS: p.Retention.D().Milliseconds(), History: p.History,
+		Rate: p.Rate, Priority: string(cmp.Or(p.Priority, tocsin.Normal)), PerKey: p.PerKey, Strict: p.Strict, Paused: p.Paused, RetentionMS: p.Retention.D().Milliseconds(), History: p.History,
 	}
-	if p.Webhook != nil {
-		b.Webhook = p.Webhook.URL
+	if w := p.Webhook; w != nil {
+		b.Webhook, b.Batch, b.Allow, b.Signatures = w.URL, w.Batch, w.Allow, len(w.Secrets)
+	}
+	for _, wait := range p.Ladder {
+		b.LadderMS = append(b.LadderMS, wait.D().Milliseconds())
+	}
+	if len(p.Ladder) == 0 {
+		b.Backoff = &Backoff{p.Backoff.Base.D().Milliseconds(), p.Backoff.Max.D().Milliseconds()}
 	}
 	if s := p.Sink; s != nil {
 		b.Sink = &Sink{s.Name, s.Topic, s.Key, cmp.Or(s.Format, "cloudevents")}
@@ -103,10 +125,41 @@ func bizTypeOf(p biztype.Policy, c *call) BizType {
 	case f.Sink != nil:
 		b.Fallback = f.Sink.Name
 	}
+	if p.Fallback != nil {
+		b.FallbackMS = p.Fallback.After.D().Milliseconds()
+	}
+	b.Defaults = defaultsOf(p)
 	if p.Alarm != nil {
 		b.Alarm = alarmOf(p, c)
 	}
 	return b
+}
+
+// defaultsOf names the fields of a policy that are as those of a policy that leaves them out.
+func defaultsOf(p biztype.Policy) []string {
+	plain := biztype.Policy{Webhook: p.Webhook, Sink: p.Sink}.WithDefaults()
+	names := []string{}
+	for _, field := range []struct {
+		name string
+		is   bool
+	}{
+		{"group", p.Group == plain.Group},
+		{"timeout_ms", p.Timeout == plain.Timeout},
+		{"attempts", p.Attempts == plain.Attempts},
+		{"backoff", len(p.Ladder) == 0 && p.Backoff == plain.Backoff},
+		{"concurrency", p.Concurrency == plain.Concurrency},
+		{"rate", p.Rate == 0},
+		{"priority", p.Priority == "" || p.Priority == tocsin.Normal},
+		{"per_key", p.PerKey == 0},
+		{"strict", !p.Strict},
+		{"history", !p.History},
+		{"retention_ms", p.Retention == plain.Retention},
+	} {
+		if field.is {
+			names = append(names, field.name)
+		}
+	}
+	return names
 }
 
 func alarmOf(p biztype.Policy, c *call) *Alarm {

@@ -40,6 +40,8 @@ type OverviewFault struct {
 	BizType string `json:"biz_type,omitempty" doc:"That it is about; left out: none, or several"`
 	Server  string `json:"server,omitempty" doc:"That it is about"`
 	Node    string `json:"node,omitempty" doc:"That it is about"`
+
+	Parts Sentence `json:"parts" doc:"The text in parts"`
 }
 
 // OverviewType is how one biz type does.
@@ -60,6 +62,20 @@ type OverviewType struct {
 	Running      int     `json:"running"`
 	Limit        int     `json:"limit" doc:"Slots in all nodes"`
 	Queued       int     `json:"queued"`
+
+	Past []OverviewSample `json:"past,omitempty" doc:"With past=true: each 5 s of the last 5 minutes, as far back as somebody asks, the latest last"`
+}
+
+// OverviewSample is how a biz type did for 5 s.
+type OverviewSample struct {
+	Late99MS  *int64  `json:"late_99_ms,omitempty" doc:"Left out: nothing was delivered"`
+	Delivered float64 `json:"delivered_per_second"`
+	Failed    float64 `json:"failed_per_second"`
+}
+
+// overviewQuery is what an overview has beside the figures of now.
+type overviewQuery struct {
+	Past bool `query:"past" doc:"Whether each biz type has what it did in the last 5 minutes"`
 }
 
 // OverviewNodes is which nodes answer.
@@ -85,18 +101,18 @@ type OverviewServer struct {
 	Away         bool   `json:"away,omitempty" doc:"It did not answer the walk, or a node"`
 }
 
-func (a *API) getOverview(ctx context.Context, c *call, _ *struct{}) (out Overview, err error) {
+func (a *API) getOverview(ctx context.Context, c *call, in *overviewQuery) (out Overview, err error) {
 	now, err := a.sampler.Overview(ctx)
 	if err != nil {
 		return out, err
 	}
 	out = Overview{Faults: []OverviewFault{}, BizTypes: []OverviewType{}, Servers: []OverviewServer{}, RatesOverMS: int64(now.Seconds * 1000)}
 	for _, t := range now.Troubles(c.filter()) {
-		out.Faults = append(out.Faults, OverviewFault{t.Level.String(), line(t.Is), runbook + strings.ToLower(t.Section), t.BizType, t.Server, t.Node})
+		out.Faults = append(out.Faults, OverviewFault{t.Level.String(), line(t.Is), runbook + strings.ToLower(t.Section), t.BizType, t.Server, t.Node, sentenceOf(t.Said)})
 	}
 	for _, t := range now.Types {
 		if c.sees(t.Name) {
-			out.BizTypes = append(out.BizTypes, overviewOf(t))
+			out.BizTypes = append(out.BizTypes, overviewOf(t, in.Past))
 		}
 	}
 	out.Nodes = OverviewNodes{Known: len(now.Nodes), AgeMS: time.Since(now.At).Milliseconds()}
@@ -119,7 +135,7 @@ func (a *API) getOverview(ctx context.Context, c *call, _ *struct{}) (out Overvi
 	return out, nil
 }
 
-func overviewOf(t operator.TypeOverview) OverviewType {
+func overviewOf(t operator.TypeOverview, past bool) OverviewType {
 	out := OverviewType{
 		BizType: t.Name, State: t.State, AtLeast: t.AtLeast, OldestMS: int64(t.Age * 1000), DrainMS: milli(t.Drain), Grows: t.Grows,
 		Late50MS: milli(t.Late50), Late99MS: milli(t.Late99), Delivered: t.Delivered, Failed: t.Failed, Dead: t.Dead,
@@ -128,6 +144,11 @@ func overviewOf(t operator.TypeOverview) OverviewType {
 	if t.Overdue != nil {
 		overdue := int64(*t.Overdue)
 		out.Overdue, out.OverdueAgeMS = &overdue, time.Since(t.Measured).Milliseconds()
+	}
+	if past {
+		for _, s := range t.Past {
+			out.Past = append(out.Past, OverviewSample{milli(s.Late99), s.Delivered, s.Failed})
+		}
 	}
 	return out
 }

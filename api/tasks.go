@@ -236,6 +236,8 @@ type Explanation struct {
 	When     *Time    `json:"when,omitempty" doc:"Until when it waits or is claimed, or when it ended"`
 	Since    *Time    `json:"since,omitempty" doc:"Since when the state lasts"`
 	Task     *Task    `json:"task,omitempty" doc:"Left out if its row could not be read"`
+
+	Parts ExplanationParts `json:"parts" doc:"The sentences in parts"`
 }
 
 func (a *API) explainTask(ctx context.Context, c *call, in *ByTask) (out Explanation, err error) {
@@ -253,6 +255,7 @@ func (a *API) explainTask(ctx context.Context, c *call, in *ByTask) (out Explana
 	out = Explanation{
 		JobID: idOf(uint64(id)), State: string(answer.State), Says: answer.Says, Also: answer.Also, NotAsked: answer.Unasked, Table: answer.Table,
 		Server: answer.Server, Group: answer.Group, Owner: answer.Owner, When: timeOf(answer.When), Since: timeOf(answer.Since),
+		Parts: ExplanationParts{sentenceOf(answer.Parts.Says), sentencesOf(answer.Parts.Also), sentencesOf(answer.Parts.Unasked)},
 	}
 	if answer.Task != nil {
 		answer.Task.Table = answer.Table

@@ -121,8 +121,17 @@ func groupsAway(policies []biztype.Policy, groups []Group) (checks []Check) {
 	return checks
 }
 
-// groupAway names the biz types of a group without a running node: their tasks wait.
+// groupAway is what to do about a group without a running node.
 func groupAway(policies []biztype.Policy, group string) []Check {
+	says := withoutNode(policies, group)
+	if says.Text == "" {
+		return nil
+	}
+	return []Check{bad(Warn, "delivered", says.Text, fmt.Sprintf("start a node of group %s, or name in the policies a group that has nodes", group))}
+}
+
+// withoutNode names the biz types of a group without a running node: their tasks wait.
+func withoutNode(policies []biztype.Policy, group string) Sentence {
 	var waiting []string
 	for _, p := range policies {
 		if p.WithDefaults().Group == group {
@@ -130,11 +139,10 @@ func groupAway(policies []biztype.Policy, group string) []Check {
 		}
 	}
 	if len(waiting) == 0 {
-		return nil
+		return Sentence{}
 	}
 	slices.Sort(waiting)
-	return []Check{bad(Warn, "delivered", fmt.Sprintf("no node of group %s runs: tasks of %s wait", group, strings.Join(waiting, ", ")),
-		fmt.Sprintf("start a node of group %s, or name in the policies a group that has nodes", group))}
+	return sentence("no node of group %s runs: tasks of %s wait", group, strings.Join(waiting, ", "))
 }
 
 // idleHandlers finds handlers that get no task, since the policy of their biz type names another group, or there is none.

@@ -57,11 +57,11 @@ func (f *facts) inHand(a *Answer, r *node.Report) bool {
 	return true
 }
 
-func (f *facts) timeout() string {
+func (f *facts) timeout() fmt.Stringer {
 	if p := f.policy(); p != nil {
-		return Short(p.WithDefaults().Timeout.D())
+		return span(p.WithDefaults().Timeout.D())
 	}
-	return "not known"
+	return sentence("not known")
 }
 
 // typeOf explains what the policy of the biz type keeps from starting.
@@ -83,18 +83,18 @@ func (f *facts) newer(a *Answer) {
 	if version <= 1 || unhandled(f.policy()) || !f.Group.Known {
 		return
 	}
-	var known []string
+	var known []Sentence
 	for _, n := range f.Group.Nodes {
 		if n.Info.Reads(f.Task.BizType, version) {
 			return
 		}
 		if slices.Contains(n.Info.Types, f.Task.BizType) {
-			known = append(known, fmt.Sprintf("%s reads version %d at most", n.ID, max(n.Info.Versions[f.Task.BizType], 1)))
+			known = append(known, sentence("%s reads version %d at most", n.ID, max(n.Info.Versions[f.Task.BizType], 1)))
 		}
 	}
 	if len(known) > 0 {
 		a.set(StateNewer, "its payload has version %d, and no node of group %s reads it (%s): it stays as it is until one does",
-			version, f.Group.Name, strings.Join(known, ", "))
+			version, f.Group.Name, listed(known))
 	}
 }
 
@@ -142,9 +142,9 @@ func (f *facts) ownerless(a *Answer) {
 
 // withoutEtcd explains a table when only etcd knows whether it has an owner.
 func (f *facts) withoutEtcd(a *Answer) {
-	says := "etcd does not answer, so its table gets no new owner"
+	says := sentence("etcd does not answer, so its table gets no new owner")
 	if last := f.Group.Last; last != "" {
-		says += fmt.Sprintf("; by its owner row in MySQL, node %s took it last: if that node still runs, it claims the task, and if it has ended or was restarted, the task waits for etcd or a sweep", last)
+		says = sentence("%s; by its owner row in MySQL, node %s took it last: if that node still runs, it claims the task, and if it has ended or was restarted, the task waits for etcd or a sweep", says, last)
 	}
 	a.set(StateNoEtcd, "%s", says)
 	grace := f.Grace
@@ -160,11 +160,11 @@ func (f *facts) withoutEtcd(a *Answer) {
 }
 
 // last names the node that had the table.
-func (f *facts) last() string {
+func (f *facts) last() Sentence {
 	if f.Group.Last == "" {
-		return ""
+		return Sentence{}
 	}
-	return "; " + f.Group.Last + " took the table last, and has ended, or goes on in claim mode"
+	return sentence("; %s took the table last, and has ended, or goes on in claim mode", f.Group.Last)
 }
 
 // lacking explains a biz type that the owner of the table can't deliver.
@@ -252,19 +252,19 @@ func (f *facts) lane(a *Answer, r *node.Report, l dispatcher.LaneReport) {
 }
 
 // next says when a node tries a target again.
-func (f *facts) next(l dispatcher.LaneReport) string {
+func (f *facts) next(l dispatcher.LaneReport) Sentence {
 	if !l.NextTry.After(f.Now) {
-		return "now"
+		return sentence("now")
 	}
-	return "at " + f.at(l.NextTry)
+	return sentence("at %s", f.at(l.NextTry))
 }
 
 // waiting says how many tasks of a lane wait.
-func waiting(l dispatcher.LaneReport) string {
+func waiting(l dispatcher.LaneReport) Sentence {
 	if n := l.Queued + l.Ready; n != 1 {
-		return plural(n, "task") + " wait"
+		return sentence("%d tasks wait", n)
 	}
-	return "1 task waits"
+	return sentence("1 task waits")
 }
 
 // lagging reports whether the node can't look into the database, which is said already.
@@ -281,9 +281,9 @@ func (f *facts) rate() float64 {
 
 // databaseOf explains why a node can't use the task's database.
 func (f *facts) databaseOf(a *Answer, r *node.Report) {
-	name := r.Node
-	if name == "" {
-		name = "that waits for etcd"
+	name := sentence("%s", r.Node)
+	if r.Node == "" {
+		name = sentence("that waits for etcd")
 	}
 	for _, d := range r.Databases {
 		switch {
@@ -307,18 +307,19 @@ func (f *facts) overdue(a *Answer) {
 	if p == nil || p.Paused {
 		return
 	}
-	sweep := "`tocsin sweep`, on any host,"
+	sweep, next := sentence("`tocsin sweep`, on any host,"), sentence("`tocsin sweep`, on any host")
 	if !unhandled(p) {
-		sweep = "a sweep of a program with the handler (node.Sweep, group " + p.WithDefaults().Group + ")"
+		sweep = sentence("a sweep of a program with the handler (node.Sweep, group %s)", p.WithDefaults().Group)
+		next = sweep
 	}
 	grace := biztype.SweptAfter(p.Policy, f.Grace)
 	from := f.Task.ActionTime.Add(grace)
 	if from.After(f.Now) {
 		if a.State != "" && a.State != StateQueued && a.State != StateUnseen {
-			a.also("%s takes it from %s on, after the grace time of %s", sweep, f.at(from), Short(grace))
+			a.also("%s takes it from %s on, after the grace time of %s", sweep, f.at(from), span(grace))
 		}
 		return
 	}
 	a.set(StateOverdue, "it is overdue: due at %s, and past the grace time of %s since %s; the next run of %s takes it",
-		f.at(f.Task.ActionTime), Short(grace), f.at(from), strings.TrimSuffix(sweep, ","))
+		f.at(f.Task.ActionTime), span(grace), f.at(from), next)
 }

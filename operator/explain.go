@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -72,13 +73,13 @@ func (f *facts) gone(a *Answer) {
 			shortest = kept
 		}
 	}
-	where := f.Server.Table + " on " + f.Server.Name
+	where := sentence("%s on %s", f.Server.Table, f.Server.Name)
 	switch {
 	case made.After(f.Now.Add(time.Minute)):
 		a.set(StateGone, "there is no such task in %s, and never was: by its job_id it would be made at %s", where, f.at(made))
 	case known && f.Now.Sub(made) < shortest:
 		a.set(StateGone, "there is no such task in %s: its job_id was made at %s, too late for a purge, as tasks are kept for %s. Its transaction was rolled back, or the job_id is another cluster's",
-			where, f.at(made), Short(shortest))
+			where, f.at(made), span(shortest))
 	default:
 		a.set(StateGone, "there is no such task in %s: it was purged, or never existed; its job_id was made at %s", where, f.at(made))
 	}
@@ -90,7 +91,7 @@ func (f *facts) settled(a *Answer) {
 	a.When = t.ActionTime
 	switch t.Status {
 	case tocsin.Done:
-		a.set(StateDone, "it was done at %s; it had been due at %s", f.at(t.ActionTime), t.DueTime.UTC().Format(timeText))
+		a.set(StateDone, "it was done at %s; it had been due at %s", f.at(t.ActionTime), dueAt(t))
 	case tocsin.Cancelled:
 		a.set(StateCancelled, "it was cancelled at %s", f.at(t.ActionTime))
 	default:
@@ -100,36 +101,36 @@ func (f *facts) settled(a *Answer) {
 }
 
 // deadOf says how a dead task came to its end.
-func (f *facts) deadOf() string {
+func (f *facts) deadOf() Sentence {
 	attempts := plural(f.Task.Attempts, "failed attempt")
 	switch p := f.policy(); {
 	case f.Task.Crashes >= store.MaxCrashes:
-		return plural(f.Task.Crashes, "claim") + " that ran out without an outcome, as its process ended each time"
+		return sentence("%s that ran out without an outcome, as its process ended each time", plural(f.Task.Crashes, "claim"))
 	case p != nil && f.Task.Attempts < p.WithDefaults().Attempts:
-		return attempts + " of " + strconv.Itoa(p.WithDefaults().Attempts) + ", buried by its handler or by hand"
+		return sentence("%s of %d, buried by its handler or by hand", attempts, p.WithDefaults().Attempts)
 	}
 	return attempts
 }
 
 // quoted is an error as it stands in a row.
-func quoted(text string) string {
+func quoted(text string) Sentence {
 	if text == "" {
-		return "no error is stored"
+		return sentence("no error is stored")
 	}
-	return strconv.Quote(text)
+	return sentence("%q", text)
 }
 
 // claimed explains a row that a process has claimed.
 func (f *facts) claimed(a *Answer) {
 	t := f.Task
 	a.When = t.ActionTime
-	by := t.ClaimedBy
-	if strings.Contains(by, "-sweep-") {
-		by += ", a sweeper,"
+	by := sentence("%s", t.ClaimedBy)
+	if strings.Contains(t.ClaimedBy, "-sweep-") {
+		by = sentence("%s, a sweeper,", t.ClaimedBy)
 	}
 	if !t.ActionTime.After(f.Now) {
 		a.set(StateRunOut, "its claim by %s ran out at %s without an outcome: that process has ended, or can't reach the server", by, f.at(t.ActionTime))
-		a.also("%s after its end the claim is taken back, by the owner of the table within a minute or so, or by the next sweep; then the task is due again", recoverAfter)
+		a.also("%s after its end the claim is taken back, by the owner of the table within a minute or so, or by the next sweep; then the task is due again", span(recoverAfter))
 		f.ownerless(a)
 		return
 	}
@@ -147,7 +148,7 @@ func (f *facts) early(a *Answer) {
 	case t.Attempts > 0:
 		a.set(StateRetry, "it is retried at %s: %s", f.at(t.ActionTime), f.tried())
 	case t.ActionTime.After(t.DueTime):
-		a.set(StateSnoozed, "it was due at %s and is put off until %s%s", t.DueTime.UTC().Format(timeText), f.at(t.ActionTime), reason(t.LastError))
+		a.set(StateSnoozed, "it was due at %s and is put off until %s%s", dueAt(t), f.at(t.ActionTime), reason(t.LastError))
 	default:
 		a.set(StateNotDue, "it is not due before %s", f.at(t.ActionTime))
 	}
@@ -159,12 +160,12 @@ func (f *facts) early(a *Answer) {
 }
 
 // tried says how many attempts failed, and the last error.
-func (f *facts) tried() string {
-	says := plural(f.Task.Attempts, "attempt")
+func (f *facts) tried() Sentence {
+	attempts, last := plural(f.Task.Attempts, "attempt"), quoted(f.Task.LastError)
 	if p := f.policy(); p != nil {
-		says += " of " + strconv.Itoa(p.WithDefaults().Attempts)
+		return sentence("%s of %d failed, the last one with %s", attempts, p.WithDefaults().Attempts, last)
 	}
-	return says + " failed, the last one with " + quoted(f.Task.LastError)
+	return sentence("%s failed, the last one with %s", attempts, last)
 }
 
 func reason(text string) string {
@@ -191,15 +192,15 @@ func (f *facts) history(a *Answer) {
 // notAsked names what could not be read.
 func (f *facts) notAsked(a *Answer) {
 	if f.NoTypes != nil && !(f.Task == nil && f.Unread != nil) {
-		a.notAsked("the biz types", f.NoTypes)
+		a.notAsked(sentence("the biz types"), f.NoTypes)
 	}
 	if f.NoTurn != nil {
-		a.notAsked("the tasks of the same biz_id", f.NoTurn)
+		a.notAsked(sentence("the tasks of the same biz_id"), f.NoTurn)
 	}
 	if f.NoEtcd != nil {
-		what := "etcd, which knows the owner of the table"
+		what := sentence("etcd, which knows the owner of the table")
 		if f.Group.Open {
-			what = "the node tables"
+			what = sentence("the node tables")
 		}
 		a.notAsked(what, f.NoEtcd)
 	}
@@ -207,30 +208,19 @@ func (f *facts) notAsked(a *Answer) {
 		switch {
 		case f.report(p.Node) != nil: // another address of it has answered
 		case p.Err != nil:
-			a.notAsked("the status page of "+pageName(p), p.Err)
+			a.notAsked(sentence("the status page of %s", nodeAt(p.Node, p.Address)), p.Err)
 		case p.Node != "" && p.Report != nil && p.Report.Node != p.Node:
-			a.Unasked = append(a.Unasked, "the status page of "+pageName(p)+": another node, "+p.Report.Node+", answers there: give the right address with --ask")
+			a.unasked(sentence("the status page of %s: another node, %s, answers there: give the right address with --ask", nodeAt(p.Node, p.Address), p.Report.Node))
 		}
 	}
 }
 
-// pageName is the node of a page and its address, as far as they are known.
-func pageName(p statusPage) string {
-	switch {
-	case p.Node == "":
-		return p.Address
-	case p.Address == "":
-		return p.Node
+// nodeAt names a node and its address, as far as they are known.
+func nodeAt(id, address string) Sentence {
+	if id == "" || address == "" || id == address {
+		return sentence("%s", cmp.Or(id, address))
 	}
-	return p.Node + " at " + p.Address
-}
-
-// plural writes "1 attempt", "2 attempts".
-func plural(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
+	return sentence("%s at %s", id, address)
 }
 
 // unhandled reports whether the biz type has no Go handler, but a callback or a broker.
@@ -238,30 +228,38 @@ func unhandled(p *biztype.Stored) bool { return p != nil && !p.Handled() }
 
 // set makes a state the answer, if none was found before; otherwise its sentence is added.
 func (a *Answer) set(state State, format string, args ...any) bool {
-	says := fmt.Sprintf(format, args...)
 	if a.State != "" {
-		a.Also = append(a.Also, says)
+		a.also(format, args...)
 		return false
 	}
-	a.State, a.Says = state, says
+	a.State, a.Parts.Says = state, sentence(format, args...)
+	a.Says = a.Parts.Says.Text
 	return true
 }
 
 func (a *Answer) also(format string, args ...any) {
-	a.Also = append(a.Also, fmt.Sprintf(format, args...))
+	says := sentence(format, args...)
+	a.Also, a.Parts.Also = append(a.Also, says.Text), append(a.Parts.Also, says)
 }
 
-func (a *Answer) notAsked(what string, err error) {
-	a.Unasked = append(a.Unasked, what+": "+OneLine(err))
+func (a *Answer) notAsked(what Sentence, err error) {
+	a.unasked(sentence("%s: %s", what, OneLine(err)))
+}
+
+func (a *Answer) unasked(says Sentence) {
+	a.Unasked, a.Parts.Unasked = append(a.Unasked, says.Text), append(a.Parts.Unasked, says)
 }
 
 // timeText is how a time stands in a sentence: UTC, as in the tables.
 const timeText = "2006-01-02 15:04:05.000Z"
 
 // at writes a time, and how far it is from now.
-func (f *facts) at(t time.Time) string {
-	return t.UTC().Format(timeText) + " (" + f.away(t) + ")"
+func (f *facts) at(t time.Time) instant {
+	return instant{t, t.UTC().Format(timeText) + " (" + f.away(t) + ")"}
 }
+
+// dueAt writes the time that a task was added for.
+func dueAt(t *tocsin.Info) instant { return instant{t.DueTime, t.DueTime.UTC().Format(timeText)} }
 
 // away writes how far a time is from now.
 func (f *facts) away(t time.Time) string {

@@ -77,6 +77,13 @@ type Answer struct {
 	Task    *tocsin.Info `json:"task"`           // the row; null: there is none, or it could not be read
 	When    time.Time    `json:"when,omitzero"`  // until when it waits or is claimed, or when it was settled
 	Since   time.Time    `json:"since,omitzero"` // since when the state lasts, if that is known
+	Parts   AnswerParts  `json:"-"`
+}
+
+// AnswerParts are the sentences of an Answer with their parts.
+type AnswerParts struct {
+	Says          Sentence
+	Also, Unasked []Sentence
 }
 
 // facts are what is known of a task.
@@ -160,12 +167,12 @@ func (f *facts) report(id string) *node.Report {
 }
 
 // holds says in what way the Owner has the task's table.
-func (g taskGroup) holds() string {
+func (g taskGroup) holds() Sentence {
 	switch {
 	case g.Owner == "":
-		return "which took its table last"
+		return sentence("which took its table last")
 	case g.Open:
-		return "which looks at its table first"
+		return sentence("which looks at its table first")
 	}
-	return "which owns its table"
+	return sentence("which owns its table")
 }

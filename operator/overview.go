@@ -30,6 +30,13 @@ type TypeOverview struct {
 	AtLeast      bool      // there may be more that are overdue: in tables with many, or that could not be read
 	Grows        bool      // the overdue tasks do not become fewer
 	Measured     time.Time // when the oldest of the walks that Overdue, Age and Drain are of ended; zero: none has yet
+	Past         []Sample  // each 5 s for 5 minutes at most while somebody asks, the latest last; not to be changed
+}
+
+// Sample is how a biz type did for some seconds.
+type Sample struct {
+	Late99            *float64 // seconds; nil: nothing was delivered
+	Delivered, Failed float64  // a second
 }
 
 // Unknown is the State of a biz type if no node that delivers it has answered.
@@ -71,6 +78,7 @@ func (now *sampling) overview() Overview {
 		} else {
 			t.Measured = measured
 		}
+		t.Past = now.past[name]
 		o.Types = append(o.Types, *t)
 	}
 	slices.SortStableFunc(o.Types, func(a, b TypeOverview) int {

@@ -24,6 +24,7 @@ const (
 //	Overview --> sampling --+-- each 5 s: the nodes (Watch)
 //	                        +-- each 60 s: what is overdue, a walk over all tables (upkeep.Backlog)
 //	                        +-- each 60 s: the policies
+//	                        +-- in memory: what the nodes said for 5 minutes
 //
 // A sampling begins with a call of Overview, and ends with its connections 30 s after the last one.
 //
@@ -52,7 +53,12 @@ type sampling struct {
 	unlisted error            // why the nodes could not be listed
 	policies []biztype.Policy // nil: not read yet
 	unread   error            // why a policy could not be read
+
+	past map[string][]Sample // of the biz types that the nodes deliver
 }
+
+// samplesKept of each biz type are 5 minutes.
+const samplesKept = 60
 
 // NewSampler makes a Sampler. It connects to nothing before the first call of Overview.
 func NewSampler(v View) *Sampler {
@@ -142,11 +148,26 @@ func (s *Sampler) keep(now *sampling, nodes Activity, unlisted error) bool {
 		close(now.first)
 	}
 	now.nodes, now.unlisted = nodes, unlisted
+	now.note(nodes)
 	if time.Since(s.asked) < s.rest {
 		return true
 	}
 	s.now = nil
 	return false
+}
+
+// note keeps what the nodes say of each biz type. Who has an Overview has the slices, too: they are only appended to.
+func (now *sampling) note(nodes Activity) {
+	if nodes.Seconds == 0 {
+		return
+	}
+	past := map[string][]Sample{}
+	for _, t := range nodes.Types {
+		before := now.past[t.Name]
+		before = before[max(0, len(before)-samplesKept+1):]
+		past[t.Name] = append(before, Sample{Late99: t.Late99, Delivered: t.Delivered, Failed: t.Failed})
+	}
+	now.past = past
 }
 
 // readTypes reads the policies again and again, sooner while there are none.

@@ -205,3 +205,28 @@ func TestASamplerThatIsClosedKeepsNobodyWaiting(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is kept of each biz type is bounded, and what was handed out stays as it is.
+func TestASamplerKeepsFiveMinutes(t *testing.T) {
+	t.Parallel()
+	now := &sampling{}
+	now.note(Activity{Types: []TypeActivity{{Name: "order.close"}}}) // the first look has no rates
+	var first []Sample
+	for i := range 3 * samplesKept {
+		late := float64(i)
+		now.note(Activity{Seconds: 5, Types: []TypeActivity{{Name: "order.close", Rates: Rates{Delivered: late, Failed: 1}, Late99: &late}}})
+		if i == samplesKept-1 {
+			first = now.past["order.close"]
+		}
+	}
+	past := now.past["order.close"]
+	if len(past) != samplesKept || past[0].Delivered != 2*samplesKept || *past[samplesKept-1].Late99 != 3*samplesKept-1 || past[0].Failed != 1 {
+		t.Errorf("%d samples, from %+v on", len(past), past[0])
+	}
+	if len(first) != samplesKept || first[0].Delivered != 0 || first[samplesKept-1].Delivered != samplesKept-1 {
+		t.Errorf("what was handed out has changed: %+v", first[0])
+	}
+	if now.note(Activity{Seconds: 5}); len(now.past) != 0 {
+		t.Errorf("biz types that no node delivers stay: %d", len(now.past))
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -34,7 +33,7 @@ func (v Activity) Lines(cluster string) [][]string {
 	lines = append(lines, []string{""}, []string{"NODE", "GROUP", "MODE", "TABLES", "WANTED", "DELIVERED/S", "FAILED/S", "IN HAND", "UNSETTLED", "FOR"})
 	lines = append(append(lines, nodes...), notes...)
 	for _, s := range v.Servers {
-		lines = append(lines, []string{"note: server " + s.Name + " " + s.trouble()})
+		lines = append(lines, []string{"note: server " + s.Name + " " + s.trouble().Text})
 	}
 	for _, g := range v.Groups {
 		lines = append(lines, []string{fmt.Sprintf("note: group %s has no node: nobody but the sweeper delivers its %d biz types", g.Name, g.Types)})
@@ -46,21 +45,27 @@ func (v Activity) Lines(cluster string) [][]string {
 }
 
 // trouble says what is wrong with a server.
-func (s ServerTrouble) trouble() string {
-	var is []string
+func (s ServerTrouble) trouble() Sentence {
+	var is []Sentence
 	switch {
 	case s.Away == 1:
-		is = append(is, "does not answer a node")
+		is = append(is, sentence("does not answer a node"))
 	case s.Away > 1:
-		is = append(is, fmt.Sprintf("does not answer %d nodes", s.Away))
+		is = append(is, sentence("does not answer %d nodes", s.Away))
 	}
 	if s.Waiting >= hangs.Seconds() {
-		is = append(is, "has not answered a statement for "+seconds(s.Waiting))
+		is = append(is, sentence("has not answered a statement for %s", span(secondsOf(s.Waiting))))
 	}
 	if s.Figures >= stale.Seconds() {
-		is = append(is, "has overdue figures that are "+seconds(s.Figures)+" old")
+		is = append(is, sentence("has overdue figures that are %s old", span(secondsOf(s.Figures))))
 	}
-	return strings.Join(is, ", and ")
+	if len(is) == 0 {
+		return Sentence{}
+	}
+	for len(is) > 1 {
+		is = append([]Sentence{sentence("%s, and %s", is[0], is[1])}, is[2:]...)
+	}
+	return is[0]
 }
 
 func titleOf(n NodeActivity) string {

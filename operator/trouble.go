@@ -2,7 +2,6 @@ package operator
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -14,10 +13,11 @@ import (
 
 // Trouble is one thing that is wrong now.
 type Trouble struct {
-	Level   Level  // Warn or Fail
-	Is      string // one sentence
-	Section string // of docs/runbook.md, which says what to do: TocsinServerDown
-	BizType string // that it is about; "": of none, or of several
+	Level   Level    // Warn or Fail
+	Is      string   // one sentence
+	Said    Sentence // the same with its parts
+	Section string   // of docs/runbook.md, which says what to do: TocsinServerDown
+	BizType string   // that it is about; "": of none, or of several
 	Server  string
 	Node    string
 }
@@ -63,10 +63,10 @@ func (o Overview) listing() (all []Trouble) {
 		if len(o.Nodes) == 0 {
 			level = Fail
 		}
-		all = append(all, Trouble{Level: level, Section: "TocsinNodeOutOfOrder", Is: "the nodes can't be listed in full, these are the last known: " + OneLine(o.unlisted)})
+		all = append(all, trouble(Trouble{Level: level, Section: "TocsinNodeOutOfOrder"}, "the nodes can't be listed in full, these are the last known: %s", OneLine(o.unlisted)))
 	}
 	if o.unread != nil {
-		all = append(all, Trouble{Level: Warn, Section: "TocsinDatabaseUnusable", Is: "not all biz types can be read: " + OneLine(o.unread)})
+		all = append(all, trouble(Trouble{Level: Warn, Section: "TocsinDatabaseUnusable"}, "not all biz types can be read: %s", OneLine(o.unread)))
 	}
 	return all
 }
@@ -85,8 +85,8 @@ func (o Overview) groupsAway(sees func(string) bool) (all []Trouble) {
 		delete(groups, n.Group)
 	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		for _, c := range groupAway(waiting, group) {
-			all = append(all, Trouble{Level: Fail, Section: "TocsinGroupWithoutNodes", Is: c.Is})
+		if says := withoutNode(waiting, group); says.Text != "" {
+			all = append(all, trouble(Trouble{Level: Fail, Section: "TocsinGroupWithoutNodes"}, "%s", says))
 		}
 	}
 	return all
@@ -97,26 +97,38 @@ func (s ServerOverview) troubles(why bool) []Trouble {
 	t := Trouble{Level: Fail, Server: s.Name}
 	switch {
 	case s.Waiting >= hangs.Seconds():
-		t.Section, t.Is = "TocsinServerHangs", "server "+s.Name+" "+s.trouble()
+		t.Section = "TocsinServerHangs"
+		t = trouble(t, "server %s %s", s.Name, s.trouble())
 	case s.Away > 0:
-		t.Section, t.Is = "TocsinServerDown", "server "+s.Name+" "+s.trouble()
+		t.Section = "TocsinServerDown"
+		t = trouble(t, "server %s %s", s.Name, s.trouble())
 	case s.Err != nil:
-		t.Section, t.Is = "TocsinDatabaseUnusable", "what is overdue on server "+s.Name+" can't be read"
+		t.Section = "TocsinDatabaseUnusable"
+		says := sentence("what is overdue on server %s can't be read", s.Name)
 		if mysql.Unanswered(s.Err) {
-			t.Section, t.Is = "TocsinServerDown", "server "+s.Name+" "+mysql.Fault(s.Err)
+			t.Section, says = "TocsinServerDown", sentence("server %s %s", s.Name, fixed(mysql.Fault(s.Err)))
 		}
 		if why {
-			t.Is += ": " + OneLine(s.Err)
+			says = sentence("%s: %s", says, OneLine(s.Err))
 		}
+		t = trouble(t, "%s", says)
 	case s.Unread > 0:
 		t.Level, t.Section = Warn, "TocsinDatabaseUnusable"
-		t.Is = fmt.Sprintf("%s of server %s can't be read: what is overdue there is not known", plural(s.Unread, "table"), s.Name)
+		t = trouble(t, "%s of server %s can't be read: what is overdue there is not known", plural(s.Unread, "table"), s.Name)
 	case s.Figures >= stale.Seconds():
-		t.Level, t.Section, t.Is = Warn, "TocsinBacklogNotMeasured", "server "+s.Name+" "+s.trouble()
+		t.Level, t.Section = Warn, "TocsinBacklogNotMeasured"
+		t = trouble(t, "server %s %s", s.Name, s.trouble())
 	default:
 		return nil
 	}
 	return []Trouble{t}
+}
+
+// trouble completes a Trouble with its sentence.
+func trouble(t Trouble, format string, args ...any) Trouble {
+	t.Said = sentence(format, args...)
+	t.Is = t.Said.Text
+	return t
 }
 
 // modes says what is wrong with a node in a mode.
@@ -127,26 +139,26 @@ var modes = map[string]string{
 }
 
 func (n NodeActivity) troubles() (all []Trouble) {
-	say := func(level Level, section, is string) {
-		all = append(all, Trouble{Level: level, Section: section, Node: n.ID, Is: "node " + titleOf(n) + " " + is})
+	say := func(section, format string, args ...any) {
+		all = append(all, trouble(Trouble{Level: Warn, Section: section, Node: n.ID}, "node %s %s", nodeAt(n.ID, n.Address), sentence(format, args...)))
 	}
 	if n.Error != "" {
-		say(Warn, "TocsinNoMetrics", "does not answer: "+n.Error)
+		say("TocsinNoMetrics", "does not answer: %s", n.Error)
 		return all
 	}
 	if is := modes[n.Mode]; is != "" {
-		say(Warn, "TocsinNodeOutOfOrder", is)
+		say("TocsinNodeOutOfOrder", "%s", fixed(is))
 	}
 	if n.Unsettled > 0 && n.Oldest >= unsettledFor.Seconds() {
-		say(Warn, "TocsinOutcomesWait", fmt.Sprintf("has %s that could not be stored, the oldest for %s", plural(n.Unsettled, "outcome"), seconds(n.Oldest)))
+		say("TocsinOutcomesWait", "has %s that could not be stored, the oldest for %s", plural(n.Unsettled, "outcome"), span(secondsOf(n.Oldest)))
 	}
 	return all
 }
 
 // troubles tells of a biz type. within are the seconds that its rates are of.
 func (t TypeOverview) troubles(within float64) (all []Trouble) {
-	say := func(level Level, section, is string) {
-		all = append(all, Trouble{Level: level, Section: section, BizType: t.Name, Is: t.Name + " " + is})
+	say := func(level Level, section, format string, args ...any) {
+		all = append(all, trouble(Trouble{Level: level, Section: section, BizType: t.Name}, "%s %s", t.Name, sentence(format, args...)))
 	}
 	switch {
 	case t.State == "lacking":
@@ -156,45 +168,45 @@ func (t TypeOverview) troubles(within float64) (all []Trouble) {
 	case t.State == "busy":
 		say(Warn, "TocsinTargetAway", "has a target that wants to rest: its tasks wait, and one tries it now and then")
 	case t.State == "full" && t.Age > 0:
-		say(Warn, "TocsinLaneFull", fmt.Sprintf("uses all its %d slots, and tasks wait for one", t.Limit))
+		say(Warn, "TocsinLaneFull", "uses all its %d slots, and tasks wait for one", t.Limit)
 	}
 	grows := t.Grows && t.Overdue != nil && *t.Overdue > backlogWarn
 	switch {
 	case t.State == "paused" && t.Age > 0:
-		say(Warn, "TocsinTaskOverdue", "is paused, with "+t.waiting())
+		say(Warn, "TocsinTaskOverdue", "is paused, with %s", t.waiting())
 	case t.Age > overdueFail.Seconds():
-		say(Fail, "TocsinTaskOverdue", "is late: "+t.waiting())
+		say(Fail, "TocsinTaskOverdue", "is late: %s", t.waiting())
 	case t.Age > overdueWarn.Seconds():
-		say(Warn, "TocsinTaskOverdue", "is late: "+t.waiting())
+		say(Warn, "TocsinTaskOverdue", "is late: %s", t.waiting())
 	case grows && t.State != "paused":
-		say(Warn, "TocsinBacklogGrows", "has a backlog: "+t.waiting())
+		say(Warn, "TocsinBacklogGrows", "has a backlog: %s", t.waiting())
 	}
 	if failed := t.Failed / (t.Failed + t.Delivered); t.Failed*within >= failingLeast && failed > failingWarn {
 		level := Warn
 		if failed > failingFail {
 			level = Fail
 		}
-		say(level, "TocsinAttemptsFail", fmt.Sprintf("fails in %.0f %% of its attempts, %s a second", failed*100, rate(t.Failed)))
+		say(level, "TocsinAttemptsFail", "fails in %.0f %% of its attempts, %s a second", failed*100, rate(t.Failed))
 	}
 	if t.Dead > 0 {
-		say(Warn, "TocsinTasksDie", "has tasks that die, "+rate(t.Dead)+" a second")
+		say(Warn, "TocsinTasksDie", "has tasks that die, %s a second", rate(t.Dead))
 	}
 	return all
 }
 
 // waiting says what is overdue.
-func (t TypeOverview) waiting() string {
-	is := plural(int(*t.Overdue), "overdue task") + ", the oldest for " + seconds(t.Age)
+func (t TypeOverview) waiting() Sentence {
+	is := sentence("%s, the oldest for %s", plural(int(*t.Overdue), "overdue task"), span(secondsOf(t.Age)))
 	if t.AtLeast {
-		is = "at least " + is
+		is = sentence("at least %s", is)
 	}
 	switch {
 	case t.State == "paused":
 		return is
 	case t.Grows:
-		return is + "; they do not become fewer"
+		return sentence("%s; they do not become fewer", is)
 	case t.Drain != nil:
-		return is + "; at this pace none is left in " + seconds(*t.Drain)
+		return sentence("%s; at this pace none is left in %s", is, span(secondsOf(*t.Drain)))
 	}
 	return is
 }

@@ -34,6 +34,9 @@ type bizTypePage struct {
 	DeadProblem *api.Problem
 }
 
+// Default reports whether a field of the policy has its default.
+func (b *bizTypePage) Default(field string) bool { return slices.Contains(b.BizType.Defaults, field) }
+
 // typeNode is a node of the biz type's group.
 type typeNode struct {
 	api.Node
@@ -73,9 +76,13 @@ func (v *visit) bizTypePage(name string) *page {
 			b.Nodes = append(b.Nodes, nodesOf(g, name)...)
 		}
 	}
+	turn := "tocsin biz pause"
+	if b.BizType.Paused {
+		turn = "tocsin biz resume"
+	}
 	p := &page{
 		name: "biztype", Nav: "start", Title: v.T("biztype.title", v.Shown(name)), Data: b, Said: v.said(),
-		Shell: []string{v.curl("GET", pathOf("biz-types", name), ""), words("tocsin biz show", name), words("tocsin biz pause", name), words("tocsin task redrive", "--type", name) + " --dry-run"},
+		Shell: []string{v.curl("GET", pathOf("biz-types", name), ""), words("tocsin biz show", name), words(turn, name), words("tocsin task redrive", "--type", name) + " --dry-run"},
 	}
 	if nodes.Incomplete {
 		p.Lacks = []string{v.T("lacks.nodes")}
@@ -223,6 +230,44 @@ func (*clusterPage) Shows() []string { return []string{"nodes", "tables", "count
 
 // Counts reports whether the tasks of the tables were counted.
 func (c *clusterPage) Counts() bool { return c.Show == "counts" }
+
+// Count writes how many tasks of a biz type are in a status, and says so if there may be more.
+func (c *clusterPage) Count(status api.Status, tasks int) string {
+	text := grouped(tasks)
+	if slices.Contains(c.Stats.AtLeast, status) {
+		return "≥ " + text
+	}
+	return text
+}
+
+// Share is how long the bar of a node is that has some tables, in percent of the longest.
+func (c *clusterPage) Share(tables int) int {
+	most := 1
+	if c.Nodes != nil {
+		for _, g := range c.Nodes.Groups {
+			for _, n := range g.Nodes {
+				most = max(most, n.Tables)
+			}
+		}
+	}
+	if c.Tables != nil {
+		for _, g := range c.Tables.Groups {
+			for _, s := range g.Shares {
+				most = max(most, s.Tables)
+			}
+		}
+	}
+	return tables * 100 / most
+}
+
+// grouped writes a number with a comma before each three digits.
+func grouped(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
 
 // cluster shows nodes, tables or counts.
 func (v *visit) cluster() *page {

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"github.com/tocsinhq/tocsin"
@@ -33,6 +36,10 @@ func TestABrowserRefreshesAnOpenTaskAndKeepsWhatIsSelected(t *testing.T) {
 	s := serve(t, changes{})
 	path := s.add(closing.New(42, `{"order":42,"cents":18446744073709551615}`, tocsin.In(time.Hour)))
 	b := s.open(t, 1280, 500)
+	b.does(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Tokyo"})
+		return chromedp.Void{}, err
+	})
 	b.to(path, "#row")
 	b.does(chromedp.Click(chromedp.CSS("#act-reschedule summary")), chromedp.SendKeys(chromedp.CSS(`#act-reschedule input[name="minutes"]`), "17"))
 	js[bool](b, `getSelection().selectAllChildren(document.querySelector(".payload")), window.kept = document.querySelector("#row"), scrollTo(0, 150), true`)
@@ -51,6 +58,8 @@ func TestABrowserRefreshesAnOpenTaskAndKeepsWhatIsSelected(t *testing.T) {
 	s.call("POST", path+":cancel", "")
 	js[bool](b, looked)
 	b.until(`!document.querySelector("[data-refresh]") && document.querySelector("#row").textContent.includes("cancelled")`)
+	b.does(chromedp.Click(chromedp.CSS(".me summary")), chromedp.Click(chromedp.CSS("#herezone")))
+	b.until(`!!document.querySelector("footer")?.textContent.includes("Asia/Tokyo") && document.querySelector("#herezone").hidden`)
 	s.revoke("all")
 	b.to(path, "#token")
 }
@@ -80,7 +89,10 @@ func screens(task, dead, bizType, schedule string) []screen {
 		{name: "acted", path: "/tasks?status=dead&pick=all", click: "#selected button.danger", part: ".picked", refused: true},
 		{name: "schedules", path: "/schedules?sort=next_fire"},
 		{name: "schedule", path: "/schedules/" + schedule},
+		{name: "edit", path: "/schedules/" + schedule + "/edit"},
+		{name: "new schedule", path: "/new-schedule?from=" + schedule},
 		{name: "runs", path: "/runs"},
+		{name: "acts", path: "/acts"},
 		{name: "cluster", path: "/cluster"},
 		{name: "nodes", path: "/cluster?show=nodes"},
 		{name: "tables", path: "/cluster?show=counts"},
@@ -129,6 +141,9 @@ func TestPagesFit320PixelsAndAZoomOf200Percent(t *testing.T) {
 			b.size(width, 640)
 			for _, bad := range js[[]string](b, faulty) {
 				t.Errorf("%s at %d pixels: %s", screen.name, width, bad)
+			}
+			if cut := js[string](b, `[...document.querySelectorAll(".cards")].filter((e) => innerWidth === 320 && e.scrollWidth > e.clientWidth).map((e) => e.innerText).join()`); cut != "" {
+				t.Errorf("%s: a part of this is off the edge: %s", screen.name, cut)
 			}
 		}
 		b.size(1280, 640)

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -213,6 +214,17 @@ func TestLanguageAndZoneFollowTheBrowserUntilTheyAreChosen(t *testing.T) {
 		b.cookies = append(b.cookies, cookie)
 	}
 	b.sees("/tasks?status=pending", http.StatusOK, "任务", "2031-07-01 20:00:00 +08:00", "Asia/Shanghai")
-	b.post("/settings", url.Values{"zone": {"Mars/Base"}}).has(t, "a zone", http.StatusUnprocessableEntity, "没有这个时区")
-	b.post("/settings", url.Values{"zone": {"../../etc/passwd"}}).has(t, "a path", http.StatusUnprocessableEntity)
+	got = b.done("/settings", url.Values{"zone": {"Asia/Shanghai"}, "other": {"Mars/Base"}, "next": {"/tasks?status=pending&nozone=x"}}, "没有时区 Mars/Base", "2031-07-01 20:00:00 +08:00", "时区 Asia/Shanghai")
+	if !strings.Contains(got.text, `<details class="me" open>`) || !strings.Contains(got.text, `name="other" value="Mars/Base"`) {
+		t.Errorf("the form is not open, or has lost what was typed: %s", got.text)
+	}
+	b.done("/settings", url.Values{"zone": {"../../etc/passwd"}}, "没有时区 ../../etc/passwd")
+	b.header["Sec-Fetch-Site"] = "cross-site" // of a link elsewhere
+	b.header["Sec-Fetch-Dest"] = "document"
+	b.get("/tasks?nozone=Buy+now").lacks(t, "a link from elsewhere", "Buy now")
+	delete(b.header, "Sec-Fetch-Site")
+	here := b.post("/settings", url.Values{"zone": {"UTC"}, "here": {"Europe/Rome"}, "next": {"/tasks"}})
+	if cookies := here.header.Values("Set-Cookie"); !strings.Contains(fmt.Sprint(cookies), "tocsin_zone=Europe/Rome") {
+		t.Errorf("the browser's zone is not kept: %v", cookies)
+	}
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ func (v *visit) overview() *page {
 		name: "overview", Nav: "overview", Title: v.T("overview"), Data: o, Said: v.said(),
 		Shell: []string{v.curl("GET", "/overview", ""), "tocsin top", "tocsin biz pause BIZ_TYPE", "tocsin biz resume BIZ_TYPE"},
 	}
-	o.Overview, o.Problem = ask[api.Overview](v, call{path: "/overview"})
+	o.Overview, o.Problem = ask[api.Overview](v, call{path: "/overview", query: url.Values{"past": {"true"}}})
 	if o.Problem != nil {
 		p.Status = o.Problem.Status
 	}

@@ -41,7 +41,7 @@ type page struct {
 	retarget string // of a fragment's request: the part of the page that the answer takes the place of; "": the one that asked
 }
 
-//go:embed pages static text.json
+//go:embed pages static text.json says.json
 var files embed.FS
 
 // pages are the templates by the names of their pages.
@@ -126,6 +126,7 @@ func (p *page) With(pairs ...string) string {
 	q := url.Values{}
 	if p.r.Method == http.MethodGet {
 		q = p.r.URL.Query()
+		q.Del(refusedZone)
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if q.Set(pairs[i], pairs[i+1]); pairs[i+1] == "" {

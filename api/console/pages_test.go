@@ -66,7 +66,7 @@ func TestTheBoxFindsTasksByEachKeyAndSchedulesByName(t *testing.T) {
 			t.Errorf("%q leads to %q, want %s: %s", q, got.header.Get("Location"), want, got.words())
 		}
 	}
-	b.sees("/tasks?q=7", http.StatusOK, "order.close 7 ○ pending")
+	b.sees("/tasks?q=7", http.StatusOK, "order.close 7 ○ pending", "Found by 7, whatever the status Or list all tasks in a status:", "Status choose one")
 	b.sees("/tasks?q=report.daily", http.StatusOK, "Schedule: report.daily ✓ active")
 	b.sees("/tasks?q=8", http.StatusOK, "Nothing has the job_id, biz_id, biz_key or schedule name 8", "Payloads can't be searched")
 	b.sees("/tasks?q="+url.QueryEscape(`{"order":42,"text":"`+strings.Repeat("x", 64)+`"}`), http.StatusOK, "No key is that long. Payloads can't be searched")
@@ -122,7 +122,13 @@ func TestABizTypeIsPausedResumedAndItsDeadAreRedriven(t *testing.T) {
 	b := s.as("operate")
 	const path = "/biz-types/order.close"
 	b.sees("/biz-types", http.StatusOK, "order.close ✓ active", "Go handler").lacks(t, "the list", "coupon.remind")
+	b.sees(path, http.StatusOK, "Waits between attempts 5 s after the first failure, then twice as long each time, up to 1h; each by chance up to half shorter (default)", "Time-out 30 s (default)", "Finished tasks kept 30 d (default)", "Attempts at most 16, then the task is dead (default)", "Alarms none")
 	b.done(path+"/pause", nil, "The biz type is paused", "‖ paused", "Resume")
+	waiting := s.add(closing.New(9, "", tocsin.In(0)))
+	b.sees(waiting, http.StatusOK, "‖ paused biz type order.close is paused until somebody resumes it", "To its biz type, to resume it").lacks(t, "its page", "tocsin biz resume")
+	b.header["Accept-Language"] = "zh"
+	b.sees(waiting, http.StatusOK, "业务类型 order.close 已暂停，直到有人恢复；其策略最后修改于 20")
+	delete(b.header, "Accept-Language")
 	b.sees("/biz-types", http.StatusOK, "order.close ‖ paused")
 	b.done(path+"/resume", nil, "delivered again")
 	form := url.Values{"error": {"503"}, "do": {"count"}, "limit": {"10"}, "since": {"2020-01-01T00:00"}}
@@ -175,7 +181,7 @@ func TestAScheduleIsRunDeactivatedAndActivated(t *testing.T) {
 	if len(runs) == 0 {
 		t.Fatal("no run was delivered")
 	}
-	b.sees(path, http.StatusOK, "✕ failed, retried", "<i>the printer</i> burns", "Of the newest 1 attempts: 1 failed", "p95 of durations")
+	b.sees(path, http.StatusOK, "✕ failed, to be tried again (retried)", "The attempt failed or took too long", "<i>the printer</i> burns", "Of the newest 1 attempts: 1 failed", "p95 of durations")
 	if strings.Contains(b.get(path).text, "<i>the") {
 		t.Error("an output is part of the page")
 	}
@@ -293,7 +299,7 @@ func TestStoredTextsAreShownAndDoNothing(t *testing.T) {
 		}
 	}
 	b.sees(path, http.StatusOK, "<script>alert(1)</script>", `\u202egnp.exe`, `\u001b[31m`, `"><svg onload=alert(1)>`)
-	if got, command := b.get(path), "<code>tocsin task redrive "+strings.TrimPrefix(path, "/tasks/")+"</code>"; !strings.Contains(got.text, command) {
+	if got, command := b.get(path), "<pre>tocsin task redrive "+strings.TrimPrefix(path, "/tasks/")+"</pre>"; !strings.Contains(got.text, command) || !strings.Contains(got.text, "<li>Redrive, below, delivers it once more</li>") {
 		t.Errorf("no %s: %s", command, got.text)
 	}
 	s.call("POST", path+":redrive", "")

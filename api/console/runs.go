@@ -9,17 +9,19 @@ import (
 
 // runsPage is a list of the newest runs.
 type runsPage struct {
-	Runs     api.RecentRuns
-	Outcomes []string
-	Window   window
+	Runs   api.RecentRuns
+	Window window
 }
 
 // outcomes are those that have a text.
 var outcomes = named("outcome")
 
+// Outcomes are those that have a text.
+func (*visit) Outcomes() []string { return outcomes }
+
 // runs lists the newest runs of all tasks and schedules.
 func (v *visit) runs() *page {
-	list := &runsPage{Outcomes: outcomes}
+	list := &runsPage{}
 	p := &page{name: "runs", Nav: "schedules", Title: v.T("runs"), Data: list}
 	query := pageQuery(v.r.FormValue("cursor"))
 	if list.Window, p.Problem = v.windowOf(query, false); p.Problem != nil {

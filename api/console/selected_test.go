@@ -171,7 +171,7 @@ func TestSchedulesAreFoundSortedAndTurnedTogether(t *testing.T) {
 	s.call("POST", "/schedules/report.daily:run", "")
 	nodetest.RunDue(t, s.Cluster, handler(func(context.Context, *tocsin.Task[string]) error { return tocsin.Bury(errors.New("no paper")) }), time.Now().Add(time.Second))
 	b := s.as("write")
-	b.sees("/schedules?q=report&sort=next_fire", http.StatusOK, "report.daily", "report.weekly", "✕ buried", "last=true", "tocsin schedule list --last --q report --sort next").lacks(t, "a search", "orders.sweep")
+	b.sees("/schedules?q=report&sort=next_fire", http.StatusOK, "report.daily", "report.weekly", "✕ failed for good (buried)", "last=true", "tocsin schedule list --last --q report --sort next").lacks(t, "a search", "orders.sweep")
 	b.sees("/schedules?sort=next_fire&state=paused", http.StatusUnprocessableEntity, "only active schedules have a next fire time")
 	names := url.Values{"name": {"report.daily", "report.weekly", "nothing"}, "q": {"report"}}
 	b.post("/schedules/deactivate", names).has(t, "without a reason", http.StatusUnprocessableEntity, "say why", "report.weekly")
@@ -185,7 +185,7 @@ func TestSchedulesAreFoundSortedAndTurnedTogether(t *testing.T) {
 	b.post("/schedules/activate", names).has(t, "activate", http.StatusOK, "Done: 2. Failed: 1.", "✓ active")
 	b.post("/schedules/activate", nil).has(t, "nothing", http.StatusUnprocessableEntity, "select something first")
 	b.post("/schedules/explode", names).has(t, "an act", http.StatusNotFound, "no such page")
-	b.sees("/runs", http.StatusOK, "✕ buried report.daily order.close", "no paper", "tocsin runs --limit 50")
+	b.sees("/runs", http.StatusOK, "✕ failed for good (buried) report.daily order.close", "no paper", "tocsin runs --limit 50")
 	b.sees("/runs?outcome=buried&app=billing&biz_type=order.close&schedule=report.daily&from=2020-01-01T00:00", http.StatusOK, "no paper", "tocsin runs --outcome buried --app billing --type order.close --schedule report.daily --since 2020-01-01T00:00:00Z")
 	b.sees("/runs?outcome=missed", http.StatusOK, "No run fits")
 	b.sees("/runs?from=x", http.StatusUnprocessableEntity, "Give a time such as")

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -178,19 +179,51 @@ func query(raw string) string {
 
 // settings keeps the language and the zone that somebody has chosen, and goes back to the page.
 func (c *Console) settings(w http.ResponseWriter, r *http.Request) {
-	v := c.visit(r)
-	if v.turnedAway(w, false) {
+	if c.visit(r).turnedAway(w, false) {
 		return
 	}
 	const year = 365 * 24 * time.Hour
 	if lang := r.PostFormValue("lang"); languages[lang] != nil {
 		http.SetCookie(w, c.cookie(r, langCookie, lang, year))
 	}
-	zone := strings.TrimSpace(r.PostFormValue("zone"))
-	if _, err := zoneOf(zone); err != nil {
-		v.write(w, v.failed(v.refusal(http.StatusUnprocessableEntity, "zone", "problem.zone")))
-		return
+	to, err := url.Parse(c.next(r.PostFormValue("next")))
+	if err != nil {
+		panic(err) // it was parsed before
 	}
-	http.SetCookie(w, c.cookie(r, zoneCookie, zone, year))
-	http.Redirect(w, r, c.next(r.PostFormValue("next")), http.StatusSeeOther)
+	back := to.Query()
+	back.Del(refusedZone)
+	zone := strings.TrimSpace(cmp.Or(r.PostFormValue("here"), r.PostFormValue("other"), r.PostFormValue("zone")))
+	if _, err := zoneOf(zone); err == nil {
+		http.SetCookie(w, c.cookie(r, zoneCookie, zone, year))
+	} else {
+		back.Set(refusedZone, zone) // the page says so
+	}
+	to.RawQuery = back.Encode()
+	http.Redirect(w, r, to.String(), http.StatusSeeOther)
+}
+
+// refusedZone is the parameter of a page that has a zone which was typed and is none.
+const refusedZone = "nozone"
+
+// Refused is a zone that was typed and is none; "": there is no such.
+func (v *visit) Refused() string {
+	name := v.r.URL.Query().Get(refusedZone)
+	if _, err := zoneOf(name); err == nil || elsewhere(v.r) {
+		return ""
+	}
+	return name
+}
+
+// zones are those that are offered.
+var zones = []string{
+	"UTC", "Africa/Cairo", "Africa/Johannesburg", "America/Chicago", "America/Los_Angeles", "America/New_York", "America/Sao_Paulo", "Asia/Dubai", "Asia/Hong_Kong", "Asia/Kolkata",
+	"Asia/Shanghai", "Asia/Singapore", "Asia/Tokyo", "Australia/Sydney", "Europe/Berlin", "Europe/London", "Europe/Moscow", "Europe/Paris",
+}
+
+// Zones are those that are offered, that of the visit among them.
+func (v *visit) Zones() []string {
+	if slices.Contains(zones, v.Zone()) {
+		return zones
+	}
+	return append([]string{v.Zone()}, zones...)
 }

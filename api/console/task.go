@@ -87,10 +87,14 @@ func (v *visit) taskPage(id string) *page {
 	if t.Open() {
 		t.Seen = seen(row, v.now)
 	}
-	return &page{
+	p := &page{
 		name: "task", Nav: "tasks", Title: v.T("task.title", v.Shown(id)), Problem: problem, Data: t, Said: v.said(),
 		Shell: []string{v.curl("GET", "/tasks/"+id+"/why", ""), words("tocsin task why", id), v.curl("GET", "/tasks/"+id, ""), words("tocsin task get", id), words("tocsin task runs", id)},
 	}
+	if row.Status == "dead" {
+		p.Shell = append(p.Shell, words("tocsin task redrive", id))
+	}
+	return p
 }
 
 // changeTask does what a button of the page says, and shows the task again.

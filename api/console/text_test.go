@@ -13,7 +13,7 @@ import (
 )
 
 // kinds are the texts that are named by words of the API.
-var kinds = []string{"status.", "state.", "outcome.", "action.", "code.", "done.", "missed.", "overlap.", "for.", "alarm.", "sort.", "cluster.show.", "fault.", "lane.", "operation.", "via.", "field.", "hint.", "month.", "weekday."}
+var kinds = []string{"status.", "state.", "outcome.", "action.", "code.", "done.", "missed.", "overlap.", "for.", "alarm.", "sort.", "cluster.show.", "fault.", "lane.", "means.", "mode.", "priority.", "operation.", "via.", "field.", "hint.", "month.", "weekday."}
 
 // Every text has both languages with the same places for values, and every page asks for texts that are there.
 func TestEveryTextIsThereInEveryLanguage(t *testing.T) {

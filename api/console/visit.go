@@ -260,7 +260,10 @@ func (v *visit) Span(ms int64) string {
 	case d.Abs() < time.Second:
 		return strconv.FormatInt(ms, 10) + " ms"
 	case d.Abs() < time.Minute:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + " s"
+	}
+	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
+		return v.rough(d)
 	}
 	text := d.Round(time.Second).String()
 	if short, ok := strings.CutSuffix(text, "m0s"); ok {

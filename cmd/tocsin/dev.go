@@ -47,7 +47,7 @@ func newDev(a *app) *cobra.Command {
 		Long: `Starts a private MariaDB or MySQL, etcd (unless --etcd=false), nodes and a small HTTP
 receiver, adds sample tasks of two biz types due over the next seconds, and sums up what
 became of them. It then stays up until Ctrl-C, with a schedule that makes a task every 5
-seconds, and serves the HTTP API and the console; nothing is left behind. If Prometheus is installed, it
+seconds and a few dead tasks of refund.send, and serves the HTTP API and the console; nothing is left behind. If Prometheus is installed, it
 collects the metrics of all parts.
 
 With --load it goes on adding tasks, also of biz types that fail, hang, have a low rate, are
@@ -332,7 +332,7 @@ func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, vie
 		return err
 	}
 	if f.biz == "" {
-		if err := c.AddSchedule(ctx); err != nil {
+		if err := errors.Join(c.AddSchedule(ctx), c.AddTrial(ctx)); err != nil {
 			return interrupted(ctx, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,6 +73,7 @@ type Cluster struct {
 	names    []string // of the nodes
 	phases   Phases
 	started  time.Time
+	tried    sync.Map // refunds of AddTrial that were delivered once
 }
 
 // Start brings everything up and returns when every table has an owner, or a node that looks at it first.
@@ -152,6 +154,7 @@ func (c *Cluster) policies() []biztype.Policy {
 		{Name: CouponRemind.Name(), Number: 2, Group: Group, Timeout: biztype.Duration(10 * time.Second), Webhook: &biztype.Webhook{
 			URL: c.receiver.URL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"},
 		}},
+		c.refundPolicy(),
 	}
 	if c.opts.Broker != nil {
 		samples = append(samples, biztype.Policy{Name: OrderNotify.Name(), Number: 9, Group: Group, Timeout: biztype.Duration(10 * time.Second), Sink: &biztype.Sink{Name: c.opts.Broker.Name}})
@@ -226,6 +229,7 @@ func (c *Cluster) handlers(name string) *node.Handlers {
 		c.Recorder.record(t.Info, name)
 		return nil
 	})
+	node.Handle(&all, RefundSend, c.refund)
 	if c.opts.Demo {
 		handleDemo(&all)
 	}

@@ -15,7 +15,6 @@ import (
 
 // The biz types of a demo: what goes wrong in production, each in a type of its own.
 var (
-	RefundSend   = tocsin.Define[Order]("refund.send")   // half of its attempts fail
 	StockSync    = tocsin.Define[Order]("stock.sync")    // its receiver hangs
 	ReportBuild  = tocsin.Define[Order]("report.build")  // has a rate that is too low
 	MailDigest   = tocsin.Define[Order]("mail.digest")   // is paused
@@ -40,10 +39,6 @@ func (c *Cluster) demoPolicies() []biztype.Policy {
 	hang := &biztype.Webhook{URL: c.receiver.HangURL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"}}
 	tell := &biztype.Webhook{URL: c.receiver.URL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"}}
 	return []biztype.Policy{
-		{
-			Name: RefundSend.Name(), Number: 3, Group: Group, History: true, Attempts: 3, Ladder: []biztype.Duration{second},
-			Alarm: &biztype.Alarm{To: demoAlarms, AtMostEvery: 60 * second},
-		},
 		{Name: StockSync.Name(), Number: 4, Group: Group, Attempts: 2, Timeout: 2 * second, Concurrency: 4, Ladder: []biztype.Duration{second}, Webhook: hang},
 		{Name: ReportBuild.Name(), Number: 5, Group: Group, Rate: 2},
 		{Name: MailDigest.Name(), Number: 6, Group: Group, Paused: true},
@@ -52,24 +47,9 @@ func (c *Cluster) demoPolicies() []biztype.Policy {
 	}
 }
 
-// What half of the refunds fail with.
-var (
-	errBankBusy = errors.New("bank: POST /v1/refunds: 503 Service Unavailable")
-	errClosed   = errors.New("bank: account is closed")
-)
-
 // handleDemo adds the handlers of the types above, as far as they have one.
 func handleDemo(all *node.Handlers) {
 	works := func(context.Context, *tocsin.Task[Order]) error { return nil }
-	node.Handle(all, RefundSend, func(context.Context, *tocsin.Task[Order]) error {
-		switch rand.N(8) {
-		case 0, 1, 2:
-			return errBankBusy
-		case 3:
-			return errClosed
-		}
-		return nil
-	})
 	node.Handle(all, ReportBuild, works)
 	node.Handle(all, MailDigest, works)
 }

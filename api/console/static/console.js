@@ -1,6 +1,7 @@
 // What pages do beside links and forms: the overview and an open task are read again every 5 s while they can be seen. All pages work without this file.
 "use strict";
 (() => {
+	document.documentElement.classList.add("live"); // "again every 5 s" is true
 	const stale = () => document.getElementById("stale");
 	const refresh = () => {
 		if (document.hidden) return;
@@ -15,10 +16,14 @@
 		stale().hidden = response.status < 400;
 	});
 	document.addEventListener("htmx:error", () => { stale().hidden = false; });
-	// The zone of this machine can be chosen by its name.
-	const zones = document.getElementById("zones");
+	// The zone of this machine is a button, unless it is chosen.
+	const zone = document.getElementById("herezone");
 	const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
-	if (zones && here && here !== "UTC") zones.append(new Option(here, here));
+	if (zone && here && here !== zone.form.elements.zone.value) {
+		zone.value = here;
+		zone.append(here);
+		zone.hidden = false;
+	}
 	document.addEventListener("keydown", (e) => {
 		const menu = document.querySelector("header .me");
 		if (e.key === "Escape" && menu.open) {
