@@ -163,14 +163,14 @@ func TestABrowserRefreshesTheOverviewWhileItIsSeen(t *testing.T) {
 	if len(sent) != 2 || sent[0] != 0 || sent[1] != 1 {
 		t.Errorf("requests of a hidden tab and of one that is seen: %v", sent)
 	}
-	js[bool](b, `document.getElementById("pause-order.close").open = true, getSelection().selectAllChildren(document.querySelector("h1")), window.kept = document.getElementById("type-order.close"), document.getElementById("pause-order.close").querySelector("button").focus(), document.querySelector("#types .wide").scrollLeft = 50, true`)
+	js[bool](b, `document.getElementById("pause-order.close").open = true, getSelection().selectAllChildren(document.querySelector("h1")), window.kept = document.getElementById("type-order.close"), document.getElementById("pause-order.close").querySelector("button").focus(), scrollTo(0, 50), true`)
 	s.add(closing.New(1, "", tocsin.In(0)))
 	s.attend("test", "host-1-4mzkq7ta")
 	js[bool](b, looked)
 	b.until(`document.querySelector("#faults").textContent.includes("host-1-4mzkq7ta")`)
 	b.keeps(map[string]string{
 		"the selection": `getSelection().toString() === "Is anything wrong?"`, "the open form": `document.getElementById("pause-order.close").open`,
-		"the focus": `document.activeElement.value === "pause"`, "the place in the table": `document.querySelector("#types .wide").scrollLeft === 50`,
+		"the focus": `document.activeElement.value === "pause"`, "the place on the page": `scrollY === 50`,
 		"the row": `document.getElementById("type-order.close") === window.kept`, "the absence of a warning": `document.querySelector("#stale").hidden`,
 	})
 	if shown := js[string](b, `(() => {

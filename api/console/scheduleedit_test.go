@@ -221,10 +221,10 @@ func TestRunsAreDrawnAndSayWhoMadeThem(t *testing.T) {
 		}
 		return nil
 	}), time.Now().Add(time.Second))
-	got := b.sees(path, http.StatusOK, "✕ buried by hand", "✓ completed by a backfill", "Of the newest 2 attempts: 1 failed", "p95 of durations", "the dashed line is the p95")
-	if n := len(regexp.MustCompile(`<g( class="failed")?><title>[^<]* (✓ completed|✕ buried) · `).FindAllString(got.text, -1)); n != 2 || strings.Count(got.text, ">✕</text>") != 1 {
+	got := b.sees(path, http.StatusOK, "✕ failed for good (buried) by hand", "✓ worked (completed) by a backfill", "Of the newest 2 attempts: 1 failed", "p95 of durations", "the dashed line is the p95")
+	if n := len(regexp.MustCompile(`<g( class="failed")?><title>[^<]* (✓ worked \(completed\)|✕ failed for good \(buried\)) · `).FindAllString(got.text, -1)); n != 2 || strings.Count(got.text, ">✕</text>") != 1 {
 		t.Errorf("%d bars: %s", n, got.text)
 	}
 	id := regexp.MustCompile(`Task (\d+)`).FindStringSubmatch(task.words())
-	b.sees("/tasks/"+id[1], http.StatusOK, "✕ buried by hand", "no paper")
+	b.sees("/tasks/"+id[1], http.StatusOK, "✕ failed for good (buried) by hand", "no paper")
 }
