@@ -109,7 +109,7 @@ func opens(t *testing.T) *shop {
 	}
 	for _, n := range nights {
 		if n.hour > 0 {
-			b.until("/runs?schedule="+n.name, map[bool]string{true: "✕ buried ", false: "✓ completed "}[n.name == "stock.nightly"]+n.name)
+			b.until("/runs?schedule="+n.name, map[bool]string{true: "✕ failed for good (buried) ", false: "✓ worked (completed) "}[n.name == "stock.nightly"]+n.name)
 			s.age(n)
 		}
 	}
