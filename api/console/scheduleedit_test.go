@@ -201,6 +201,16 @@ func TestASpanIsCountedBeforeItIsBackfilled(t *testing.T) {
 	b.sees(path, http.StatusOK).lacks(t, "a dry run", "by a backfill")
 	form := fill(counted, "make")
 	b.post(path+"/backfill", form).has(t, "the backfill", http.StatusOK, "Runs made: 10.", "by a backfill")
+	counted = b.post(path+"/backfill", fill(counted, "make", "to", "2026-01-12T00:00:00Z"))
+	counted.has(t, "another span than was counted", http.StatusOK, "The fire times are not those that you saw", "Fire times: 11.")
+	s.call("POST", "/schedules/report.daily:deactivate", "")
+	edit := b.get(path + "/edit")
+	hourly := []string{"biz_type", "order.close", "cron", "30 * * * *"}
+	b.done(path+"/edit", fill(b.post(path+"/edit", fill(edit, "preview", hourly...)), "save", hourly...))
+	b.post(path+"/backfill", fill(counted, "make")).has(t, "a schedule that was changed since", http.StatusOK, "No run was made", "Fire times: 264.")
+	edit = b.get(path + "/edit")
+	daily := []string{"biz_type", "order.close", "cron", "30 2 * * *"}
+	b.done(path+"/edit", fill(b.post(path+"/edit", fill(edit, "preview", daily...)), "save", daily...))
 	b.post(path+"/backfill", form).has(t, "again", http.StatusOK, "Runs made: 0. Made by an earlier backfill and still stored: 10.")
 	s.as("write").sees(path, http.StatusOK).lacks(t, "without the scope", "/backfill")
 	s.as("write").post(path+"/backfill", form).has(t, "without the scope", http.StatusForbidden)
@@ -214,7 +224,8 @@ func TestRunsAreDrawnAndSayWhoMadeThem(t *testing.T) {
 	const path = "/schedules/report.daily"
 	b := s.as("operate")
 	task := b.done(path+"/run", fill(b.get(path), ""), "A run was made", "Schedule report.daily · by hand")
-	b.post(path+"/backfill", url.Values{"from": {"2025-12-31T00:00"}, "to": {"2026-01-02T00:00"}, "do": {"make"}}).has(t, "the backfill", http.StatusOK, "Runs made: 1.")
+	counted := b.post(path+"/backfill", url.Values{"from": {"2025-12-31T00:00"}, "to": {"2026-01-02T00:00"}})
+	b.post(path+"/backfill", fill(counted, "make")).has(t, "the backfill", http.StatusOK, "Runs made: 1.")
 	nodetest.RunDue(t, s.Cluster, handler(func(_ context.Context, task *tocsin.Task[string]) error {
 		if task.FireTime.IsZero() {
 			return tocsin.Bury(errors.New("no paper"))

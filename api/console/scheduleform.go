@@ -158,9 +158,9 @@ func otherFaults(faults []api.Fault) (all []string) {
 	return all
 }
 
-// digest tells definitions apart.
-func digest(d api.ScheduleDefinition) string {
-	sum := sha256.Sum256([]byte(text(d)))
+// digest tells what was shown from what has changed since.
+func digest(shown any) string {
+	sum := sha256.Sum256([]byte(text(shown)))
 	return hex.EncodeToString(sum[:12])
 }
 
