@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/api/console"
 	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/schedule"
 )
@@ -238,4 +240,45 @@ func TestRunsAreDrawnAndSayWhoMadeThem(t *testing.T) {
 	}
 	id := regexp.MustCompile(`Task (\d+)`).FindStringSubmatch(task.words())
 	b.sees("/tasks/"+id[1], http.StatusOK, "✕ failed for good (buried) by hand", "no paper")
+}
+
+// lossy is an API whose answers get lost once something is made.
+type lossy struct {
+	http.Handler
+
+	loses string // the end of the path
+}
+
+func (l *lossy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.loses != "" && strings.HasSuffix(r.URL.Path, l.loses) {
+		l.loses = ""
+		l.Handler.ServeHTTP(httptest.NewRecorder(), r)
+		http.Error(w, "", http.StatusBadGateway)
+		return
+	}
+	l.Handler.ServeHTTP(w, r)
+}
+
+// Whoever presses the button again after an error gets the run that was made.
+func TestARunWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	l := &lossy{}
+	s := serve(t, changes{console: func(c *console.Config) {
+		l.Handler, c.API = c.API, l
+	}})
+	s.yearly("report.daily", "")
+	const path = "/schedules/report.daily"
+	b := s.as("write")
+	page := b.get(path)
+	l.loses = ":run"
+	lost := b.post(path+"/run", fill(page, ""))
+	lost.has(t, "a lost answer", http.StatusBadGateway)
+	b.done(path+"/run", fill(lost, ""), "by hand")
+	if n := strings.Count(b.get(path).text, "<small>by hand</small>"); n != 1 {
+		t.Errorf("%d runs were made", n)
+	}
+	b.done(path+"/run", fill(b.get(path), ""), "by hand")
+	if n := strings.Count(b.get(path).text, "<small>by hand</small>"); n != 2 {
+		t.Errorf("another run: there are %d", n)
+	}
 }
