@@ -282,3 +282,38 @@ func TestARunWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
 		t.Errorf("another run: there are %d", n)
 	}
 }
+
+// A payload that a form can't have stays as others have saved it: a merge does not say that the form has mine.
+func TestAMergeKeepsWhatAFormCantHave(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	s.yearly("report.daily", `, "payload": "a"`)
+	const path = "/schedules/report.daily/edit"
+	b := s.as("write")
+	typed := []string{"payload", "mine", "app", "billing"}
+	seen := b.post(path, fill(b.get(path), "preview", typed...))
+	b.done(path, fill(seen, "save", "payload", "mine", "app", "billing"), "The schedule is changed")
+	form := b.get(path)
+	file := b.get("/schedules/report.daily/yaml").text
+	all, err := schedule.Parse([]byte(strings.Replace(file, "payload: mine", `payload: "theirs\u202e"`, 1)), "x.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	timers, err := schedule.Open(t.Context(), s.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer timers.Close()
+	if _, err := timers.Apply(t.Context(), all, false); err != nil {
+		t.Fatal(err)
+	}
+	typed = []string{"payload", "mine again", "app", "sales"}
+	got := b.post(path, fill(form, "preview", typed...))
+	got.has(t, "the merge", http.StatusPreconditionFailed, `Payload mine mine again theirs\u202e ✓ theirs`, "it stays as it is", "✓ yours")
+	got.lacks(t, "the merge", "yours: decide", `name="payload"`)
+	seen = b.post(path, fill(got, "preview", typed...))
+	b.done(path, fill(seen, "save", typed...), "The schedule is changed")
+	if got := s.stored("report.daily"); got["payload"] != "theirs\u202e" || got["app"] != "sales" {
+		t.Errorf("%q", got)
+	}
+}
