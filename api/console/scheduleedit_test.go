@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"errors"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -316,4 +317,20 @@ func TestAMergeKeepsWhatAFormCantHave(t *testing.T) {
 	if got := s.stored("report.daily"); got["payload"] != "theirs\u202e" || got["app"] != "sales" {
 		t.Errorf("%q", got)
 	}
+}
+
+// Before 1901 zones have seconds, which a time of a form can't have.
+func TestAnOldTimeIsReadAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	s.yearly("report.daily", `, "start": "1900-01-01T00:00:00Z"`)
+	const path = "/schedules/report.daily/edit"
+	b := s.as("write")
+	b.cookies = append(b.cookies, &http.Cookie{Name: "tocsin_zone", Value: "Asia/Shanghai"})
+	got := b.get(path)
+	value := regexp.MustCompile(`name="start" value="([^"]*)"`).FindStringSubmatch(got.text)
+	if value == nil {
+		t.Fatal(got.text)
+	}
+	b.post(path, fill(got, "preview", "start", html.UnescapeString(value[1]), "biz_type", "order.close", "cron", "0 0 1 1 *")).has(t, value[1], http.StatusOK, "Nothing: the schedule is as the form says")
 }
