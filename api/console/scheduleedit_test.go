@@ -334,3 +334,35 @@ func TestAnOldTimeIsReadAsItIsWritten(t *testing.T) {
 	}
 	b.post(path, fill(got, "preview", "start", html.UnescapeString(value[1]), "biz_type", "order.close", "cron", "0 0 1 1 *")).has(t, value[1], http.StatusOK, "Nothing: the schedule is as the form says")
 }
+
+// broken is an API that panics.
+type broken struct {
+	http.Handler
+
+	at string
+}
+
+func (b *broken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b.at != "" && strings.HasSuffix(r.URL.Path, b.at) {
+		panic("broken")
+	}
+	b.Handler.ServeHTTP(w, r)
+}
+
+// A page asks parts of a cluster in goroutines. A panic in one of them is an answer and a line in the log, not the end of the node.
+func TestAPanicInAPartOfAPageIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	p := &broken{}
+	s := serve(t, changes{console: func(c *console.Config) {
+		p.Handler, c.API = c.API, p
+	}})
+	s.yearly("report.daily", "")
+	b := s.as("read")
+	p.at = "/next"
+	b.sees("/schedules/report.daily", http.StatusInternalServerError, "the console failed")
+	if !strings.Contains(s.log.String(), "panic: broken") {
+		t.Error(s.log.String())
+	}
+	p.at = ""
+	b.sees("/schedules/report.daily", http.StatusOK)
+}
