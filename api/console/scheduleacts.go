@@ -93,11 +93,15 @@ func (v *visit) scheduleFile() *page {
 	return v.fileOf(name+".yaml", "", []api.Schedule{found})
 }
 
-// What a file of a list holds at most, in pages of the list. A page may be short.
+// What a file of a list holds at most: pages of the list, which may be short, and bytes. To write a file takes many times its size.
 const (
 	filePage  = 1000
 	filePages = 20
+	fileBytes = 4 << 20
 )
+
+// notAll is a line of a file that lacks schedules.
+const notAll = "# Not all: more schedules follow. Narrow the filter.\n"
 
 // schedulesFile is a file of all schedules that a list is of. Its first line says so if some are missing.
 func (v *visit) schedulesFile() *page {
@@ -106,20 +110,34 @@ func (v *visit) schedulesFile() *page {
 	query.Set("limit", strconv.Itoa(filePage))
 	var all []api.Schedule
 	var lacks []string
-	for n := 0; ; n++ {
+	for n, room := 0, fileBytes; ; n++ {
 		found, problem := ask[api.Schedules](v, call{path: "/schedules", query: query})
 		if problem != nil {
 			return v.failed(problem)
 		}
-		all, lacks = append(all, found.Schedules...), append(lacks, found.Incomplete...)
-		if found.NextCursor == "" {
+		fit := 0
+		fit, room = fitting(found.Schedules, room)
+		all, lacks = append(all, found.Schedules[:fit]...), append(lacks, found.Incomplete...)
+		switch {
+		case fit < len(found.Schedules) || found.NextCursor != "" && n+1 == filePages:
+			return v.fileOf("schedules.yaml", missing(lacks)+notAll, all)
+		case found.NextCursor == "":
 			return v.fileOf("schedules.yaml", missing(lacks), all)
-		}
-		if n+1 == filePages {
-			return v.fileOf("schedules.yaml", "# Not all: more schedules follow. Narrow the filter.\n", all)
 		}
 		query.Set("cursor", found.NextCursor)
 	}
+}
+
+// fitting returns how many of the first schedules have room in a file, and what room is left.
+func fitting(some []api.Schedule, room int) (fit, left int) {
+	for i, s := range some {
+		size := len(text(s.Definition))
+		if size > room {
+			return i, room
+		}
+		room -= size
+	}
+	return len(some), room
 }
 
 // missing is a line of a file that says which servers could not be asked; "" for none.
