@@ -366,3 +366,19 @@ func TestAPanicInAPartOfAPageIsAnAnswer(t *testing.T) {
 	p.at = ""
 	b.sees("/schedules/report.daily", http.StatusOK)
 }
+
+// The page that answers a form leads to the rest of the history, which is of the schedule and not of the form.
+func TestAnAnswerToAFormLeadsToTheNextPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{console: func(c *console.Config) { c.Base = "/a/b/" }})
+	s.call("POST", "/schedules", `{"name": "report.daily", "biz_type": "order.close", "cron": "30 2 * * *"}`)
+	s.call("POST", "/schedules/report.daily:backfill", `{"from": "2026-01-01T00:00:00Z", "to": "2026-03-02T00:00:00Z"}`)
+	nodetest.RunDue(t, s.Cluster, handler(func(context.Context, *tocsin.Task[string]) error { return nil }), time.Now().Add(time.Second))
+	b := s.as("operate")
+	counted := b.post("/schedules/report.daily/backfill", url.Values{"from": {"2026-01-01T00:00"}, "to": {"2026-01-03T00:00"}})
+	to := counted.linked("Next 50")
+	if !strings.HasPrefix(to, "/a/b/schedules/report.daily?cursor=") {
+		t.Fatalf("it leads to %q: %s", to, counted.words())
+	}
+	b.sees(strings.TrimPrefix(to, "/a/b"), http.StatusOK, "✓ worked (completed) by a backfill")
+}
