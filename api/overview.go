@@ -63,7 +63,7 @@ type OverviewType struct {
 	Limit        int     `json:"limit" doc:"Slots in all nodes"`
 	Queued       int     `json:"queued"`
 
-	Past []OverviewSample `json:"past,omitempty" doc:"With past=true: each 5 s of the last 5 minutes, as far back as somebody asks, the latest last"`
+	Past []OverviewSample `json:"past,omitempty" doc:"With past=true, of the first 50 biz types: each 5 s of the last 5 minutes, as far back as somebody asks, the latest last"`
 }
 
 // OverviewSample is how a biz type did for 5 s.
@@ -73,9 +73,12 @@ type OverviewSample struct {
 	Failed    float64 `json:"failed_per_second"`
 }
 
+// pastTypes is how many biz types have a past, which is 20 times as long as the rest of what is said of them.
+const pastTypes = 50
+
 // overviewQuery is what an overview has beside the figures of now.
 type overviewQuery struct {
-	Past bool `query:"past" doc:"Whether each biz type has what it did in the last 5 minutes"`
+	Past bool `query:"past" doc:"Whether the first 50 biz types have what they did in the last 5 minutes"`
 }
 
 // OverviewNodes is which nodes answer.
@@ -106,15 +109,11 @@ func (a *API) getOverview(ctx context.Context, c *call, in *overviewQuery) (out 
 	if err != nil {
 		return out, err
 	}
-	out = Overview{Faults: []OverviewFault{}, BizTypes: []OverviewType{}, Servers: []OverviewServer{}, RatesOverMS: int64(now.Seconds * 1000)}
+	out = Overview{Faults: []OverviewFault{}, Servers: []OverviewServer{}, RatesOverMS: int64(now.Seconds * 1000)}
 	for _, t := range now.Troubles(c.filter()) {
 		out.Faults = append(out.Faults, OverviewFault{t.Level.String(), line(t.Is), runbook + strings.ToLower(t.Section), t.BizType, t.Server, t.Node, sentenceOf(t.Said)})
 	}
-	for _, t := range now.Types {
-		if c.sees(t.Name) {
-			out.BizTypes = append(out.BizTypes, overviewOf(t, in.Past))
-		}
-	}
+	out.BizTypes = overviewTypes(now.Types, c.sees, in.Past)
 	out.Nodes = OverviewNodes{Known: len(now.Nodes), AgeMS: time.Since(now.At).Milliseconds()}
 	for _, n := range now.Nodes {
 		switch {
@@ -133,6 +132,17 @@ func (a *API) getOverview(ctx context.Context, c *call, in *overviewQuery) (out 
 		out.Servers = append(out.Servers, server)
 	}
 	return out, nil
+}
+
+// overviewTypes are the biz types that a token sees, with past the first of them with theirs.
+func overviewTypes(all []operator.TypeOverview, sees func(bizType string) bool, past bool) []OverviewType {
+	types := []OverviewType{}
+	for _, t := range all {
+		if sees(t.Name) {
+			types = append(types, overviewOf(t, past && len(types) < pastTypes))
+		}
+	}
+	return types
 }
 
 func overviewOf(t operator.TypeOverview, past bool) OverviewType {

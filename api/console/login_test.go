@@ -177,15 +177,21 @@ func TestWithoutTokensNobodyLogsInAndOnlyThisHostIsAnswered(t *testing.T) {
 
 func TestTheWayBackAfterALoginIsAPageOfTheConsole(t *testing.T) {
 	t.Parallel()
-	s := serve(t, changes{console: func(c *console.Config) { c.Base = "/a/b/" }})
+	root := serve(t, changes{})
+	below := over(t, root.Cluster, changes{console: func(c *console.Config) { c.Base = "/a/b/" }})
 	for next, want := range map[string]string{
-		"": "/a/b/", "/tasks?q=42": "/a/b/tasks?q=42", "//evil.example/": "/a/b/", "https://evil.example/": "/a/b/", `/\evil.example`: "/a/b/", "javascript:alert(1)": "/a/b/",
-		"evil.example": "/a/b/", "/%2fevil.example": "/a/b/%2fevil.example",
-		"/../../wiki/": "/a/b/", "/%2e%2E/%2e./wiki/?x=1": "/a/b/", "/tasks/..": "/a/b/", "/tasks?q=..": "/a/b/tasks?q=..",
+		"": "/", "/tasks?q=42": "/tasks?q=42", "//evil.example/": "/", "///evil.example/": "/", "https://evil.example/": "/", `/\evil.example`: "/", "javascript:alert(1)": "/",
+		"evil.example": "/", "/%2fevil.example": "/", "/%2fevil.example/é": "/", "/%2fevil.example/ ": "/", "/%5cevil.example/é": "/%5Cevil.example/%C3%A9", "/.//evil.example/é": "/evil.example/%C3%A9",
+		"/../../wiki/": "/", "/%2e%2E/%2e./wiki/?x=1": "/", "/tasks/..": "/", "/tasks?q=..": "/tasks?q=..",
 	} {
-		got := s.as("").post("/login", url.Values{"token": {s.tokens["read"]}, "next": {next}})
-		if to := got.header.Get("Location"); to != want {
-			t.Errorf("%q leads to %q, want %q", next, to, want)
+		for base, s := range map[string]*site{"": root, "/a/b": below} {
+			for path, form := range map[string]url.Values{"/login": {"token": {s.tokens["read"]}}, "/settings": {"zone": {"UTC"}}} {
+				form.Set("next", next)
+				got := s.as("").post(path, form)
+				if to := got.header.Get("Location"); to != base+want {
+					t.Errorf("%s: %q leads to %q, want %q", path, next, to, base+want)
+				}
+			}
 		}
 	}
 }

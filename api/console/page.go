@@ -121,19 +121,21 @@ func pathOf(parts ...any) string {
 // URL is the path of a page.
 func (p *page) URL(parts ...any) string { return p.base + pathOf(parts...) }
 
-// With is the query of the page that is shown, with some values changed; "" takes one out.
+// With is the query of the page that is shown, with some values changed; "" takes one out. The answer to a form has the path of its page, too.
 func (p *page) With(pairs ...string) string {
-	q := url.Values{}
+	q, of := url.Values{}, ""
 	if p.r.Method == http.MethodGet {
 		q = p.r.URL.Query()
 		q.Del(refusedZone)
+	} else {
+		of = p.base + p.Here()
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if q.Set(pairs[i], pairs[i+1]); pairs[i+1] == "" {
 			q.Del(pairs[i])
 		}
 	}
-	return "?" + q.Encode()
+	return of + "?" + q.Encode()
 }
 
 // Value is a parameter of the request, from its query or its form, so that a form that was refused keeps what was typed.

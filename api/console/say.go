@@ -24,10 +24,9 @@ var sayings = func() map[string][2]string {
 	return all
 }()
 
-// Say writes a sentence of the API in the language and the zone of the visit. What stands between backticks is to be typed.
-func (v *visit) Say(s api.Sentence) template.HTML { return v.Coded(v.say(s)) }
-
-func (v *visit) say(s api.Sentence) string {
+// Say writes a sentence of the API in the language and the zone of the visit. What stands between backticks is to be typed, except in values,
+// such as the error of a task, which anybody may have written.
+func (v *visit) Say(s api.Sentence) template.HTML {
 	text := s.Template
 	if own := sayings[s.Template][languages[v.lang].column]; own != "" {
 		text = own
@@ -36,14 +35,20 @@ func (v *visit) say(s api.Sentence) string {
 	for i, value := range s.Values {
 		pairs = append(pairs, "{"+strconv.Itoa(i+1)+"}", v.valueIn(value))
 	}
-	return strings.NewReplacer(pairs...).Replace(text)
+	return template.HTML(strings.NewReplacer(pairs...).Replace(string(v.Coded(text)))) // all parts are escaped
 }
 
 // valueIn writes a value in a sentence.
 func (v *visit) valueIn(value api.SentenceValue) string {
+	if value.Sentence != nil {
+		return string(v.Say(*value.Sentence))
+	}
+	return template.HTMLEscapeString(v.Shown(v.plain(value)))
+}
+
+// plain is a value that is no sentence.
+func (v *visit) plain(value api.SentenceValue) string {
 	switch {
-	case value.Sentence != nil:
-		return v.say(*value.Sentence)
 	case value.Time != nil:
 		at := v.When(value.Time)
 		return at.Text + v.T("away", at.Ago)

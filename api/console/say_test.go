@@ -126,7 +126,8 @@ func TestASentenceIsWrittenInTheLanguageAndZoneOfThePage(t *testing.T) {
 		{Text: "x", Time: at}, {Text: "2 failed attempts", Sentence: &api.Sentence{Template: "{1} failed attempts", Values: []api.SentenceValue{{Text: "2"}}}}, {Text: `"{1} <b>"`},
 	}}
 	paused := api.Sentence{Template: "biz type {1} is paused until `tocsin biz resume {2}`; its policy was last changed at {3}", Values: []api.SentenceValue{{Text: "a"}, {Text: "a"}, {Time: at}}}
-	sweep := api.Sentence{Template: "{1} takes it from {2} on, after the grace time of {3}", Values: []api.SentenceValue{{Text: "`tocsin sweep`"}, {Time: at}, {SpanMS: 90_000}}}
+	sweep := api.Sentence{Template: "{1} takes it from {2} on, after the grace time of {3}", Values: []api.SentenceValue{{Text: "x", Sentence: &api.Sentence{Template: "`tocsin sweep`"}}, {Time: at}, {SpanMS: 90_000}}}
+	hostile := api.Sentence{Template: "{1}: `tocsin task redrive {2}` delivers it once more", Values: []api.SentenceValue{{Text: "\"`rm -rf` `{2}\u202e\""}, {Text: "<7>"}}}
 	for _, c := range []struct {
 		lang, want string
 		sentence   api.Sentence
@@ -135,6 +136,7 @@ func TestASentenceIsWrittenInTheLanguageAndZoneOfThePage(t *testing.T) {
 		{"en", `it is dead since 2026-11-26 20:57:00 +01:00 (3 min ago), after 2 failed attempts: &#34;{1} &lt;b&gt;&#34;`, dead},
 		{"en", `biz type a is paused until somebody resumes it; its policy was last changed at 2026-11-26 20:57:00 +01:00 (3 min ago)`, paused},
 		{"zh-CN", `<code>tocsin sweep</code> 自 2026-11-26 20:57:00 +01:00（3 分钟前） 起（宽限时间 1m30s 之后）处理`, sweep},
+		{"en", "&#34;`rm -rf` `{2}\\u202e&#34;: <code>tocsin task redrive &lt;7&gt;</code> delivers it once more", hostile},
 		{"zh-CN", `a new saying of 1`, api.Sentence{Template: "a new saying of {1}", Values: []api.SentenceValue{{Text: "1"}}}},
 	} {
 		if v.lang = c.lang; string(v.Say(c.sentence)) != c.want {

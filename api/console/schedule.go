@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/rand"
 	"maps"
 	"net/http"
@@ -175,5 +176,8 @@ func (v *visit) changeSchedule() *page {
 	}
 	p := v.schedulePage(name)
 	p.Problem, p.Status = problem, problem.Status
+	if s, ok := p.Data.(*schedulePage); ok {
+		s.Once = cmp.Or(change.key, s.Once) // the run may have been made although the answer failed
+	}
 	return p
 }

@@ -14,6 +14,8 @@ import (
 type backfill struct {
 	From, To time.Time
 	Counted  *api.Backfilled // nil: nobody has asked
+	Seen     string          // digest of the fire times that were counted
+	Changed  bool            // since they were counted, so they were counted again in place of making runs
 	Problem  *api.Problem
 }
 
@@ -26,7 +28,8 @@ func (b *backfill) More() int { return len(b.Counted.Times) - len(b.First()) }
 // Make reports whether it was counted, and something is to be made.
 func (b *backfill) Make() bool { return b.Counted.DryRun && len(b.Counted.Times) > 0 }
 
-// backfillSchedule counts the fire times of a span, and makes runs for those that were counted.
+// backfillSchedule counts the fire times of a span, and makes runs for those that were counted. If somebody has changed the schedule since, they
+// are counted again.
 func (v *visit) backfillSchedule(name string) *page {
 	b := &backfill{}
 	for field, into := range map[string]*time.Time{"from": &b.From, "to": &b.To} {
@@ -37,11 +40,7 @@ func (v *visit) backfillSchedule(name string) *page {
 		*into = at
 	}
 	if b.Problem == nil {
-		span := api.Backfill{From: api.Time{Time: b.From}, To: api.Time{Time: b.To}, DryRun: v.form("do") != "make"}
-		var done api.Backfilled
-		if done, b.Problem = ask[api.Backfilled](v, call{method: http.MethodPost, path: "/schedules/" + name + ":backfill", body: span}); b.Problem == nil {
-			b.Counted = &done
-		}
+		b.fill(v, name)
 	}
 	if b.Problem != nil && b.Problem.Status == http.StatusNotFound {
 		return v.failed(b.Problem)
@@ -52,6 +51,24 @@ func (v *visit) backfillSchedule(name string) *page {
 		p.Shell = append(p.Shell, words("tocsin schedule backfill "+quoted(name), "--from", b.From.UTC().Format(time.RFC3339), "--to", b.To.UTC().Format(time.RFC3339)))
 	}
 	return p
+}
+
+// fill counts, and makes the runs if their fire times are those that were counted before.
+func (b *backfill) fill(v *visit, name string) {
+	asked := func(dryRun bool) bool {
+		span := api.Backfill{From: api.Time{Time: b.From}, To: api.Time{Time: b.To}, DryRun: dryRun}
+		done, problem := ask[api.Backfilled](v, call{method: http.MethodPost, path: "/schedules/" + name + ":backfill", body: span})
+		if b.Problem = problem; problem == nil {
+			b.Counted, b.Seen = &done, digest(done.Times)
+		}
+		return problem == nil
+	}
+	if !asked(true) || v.form("do") != "make" {
+		return
+	}
+	if b.Changed = v.form("seen") != b.Seen; !b.Changed {
+		asked(false)
+	}
 }
 
 // Exact is a time as a form hands it on.
@@ -76,11 +93,15 @@ func (v *visit) scheduleFile() *page {
 	return v.fileOf(name+".yaml", "", []api.Schedule{found})
 }
 
-// What a file of a list holds at most, in pages of the list. A page may be short.
+// What a file of a list holds at most: pages of the list, which may be short, and bytes. To write a file takes many times its size.
 const (
 	filePage  = 1000
 	filePages = 20
+	fileBytes = 4 << 20
 )
+
+// notAll is a line of a file that lacks schedules.
+const notAll = "# Not all: more schedules follow. Narrow the filter.\n"
 
 // schedulesFile is a file of all schedules that a list is of. Its first line says so if some are missing.
 func (v *visit) schedulesFile() *page {
@@ -89,20 +110,34 @@ func (v *visit) schedulesFile() *page {
 	query.Set("limit", strconv.Itoa(filePage))
 	var all []api.Schedule
 	var lacks []string
-	for n := 0; ; n++ {
+	for n, room := 0, fileBytes; ; n++ {
 		found, problem := ask[api.Schedules](v, call{path: "/schedules", query: query})
 		if problem != nil {
 			return v.failed(problem)
 		}
-		all, lacks = append(all, found.Schedules...), append(lacks, found.Incomplete...)
-		if found.NextCursor == "" {
+		fit := 0
+		fit, room = fitting(found.Schedules, room)
+		all, lacks = append(all, found.Schedules[:fit]...), append(lacks, found.Incomplete...)
+		switch {
+		case fit < len(found.Schedules) || found.NextCursor != "" && n+1 == filePages:
+			return v.fileOf("schedules.yaml", missing(lacks)+notAll, all)
+		case found.NextCursor == "":
 			return v.fileOf("schedules.yaml", missing(lacks), all)
-		}
-		if n+1 == filePages {
-			return v.fileOf("schedules.yaml", "# Not all: more schedules follow. Narrow the filter.\n", all)
 		}
 		query.Set("cursor", found.NextCursor)
 	}
+}
+
+// fitting returns how many of the first schedules have room in a file, and what room is left.
+func fitting(some []api.Schedule, room int) (fit, left int) {
+	for i, s := range some {
+		size := len(text(s.Definition))
+		if size > room {
+			return i, room
+		}
+		room -= size
+	}
+	return len(some), room
 }
 
 // missing is a line of a file that says which servers could not be asked; "" for none.

@@ -169,7 +169,7 @@ type merged struct {
 }
 
 // merge puts what was typed and what others have saved together: fields that one side has changed are as that side has them, and those that
-// both have changed as they were typed, with what others have beside it. Nothing is saved. The next save is of what is stored now.
+// both have changed as they were typed, with what others have beside it. What others have stays if a form can't have it. Nothing is saved. The next save is of what is stored now.
 func (e *editor) merge(v *visit, mine api.ScheduleDefinition) *api.Problem {
 	now, problem := v.reading(e.Name)
 	if problem != nil {
@@ -203,6 +203,9 @@ func (e *editor) merge(v *visit, mine api.ScheduleDefinition) *api.Problem {
 			e.Merge.Mine = append(e.Merge.Mine, merged{Field: c.Field, Was: c.Old, Mine: c.New})
 		case old == c.New:
 			e.Merge.Theirs = append(e.Merge.Theirs, merged{Field: c.Field, Was: old, Theirs: c.Old})
+			e.form[c.Field] = now.form[c.Field]
+		case v.Shown(now.form[c.Field]) != now.form[c.Field]: // the form can't have it
+			e.Merge.Theirs = append(e.Merge.Theirs, merged{Field: c.Field, Was: old, Mine: c.New, Theirs: c.Old})
 			e.form[c.Field] = now.form[c.Field]
 		default:
 			e.Merge.Both = append(e.Merge.Both, merged{Field: c.Field, Was: old, Mine: c.New, Theirs: c.Old})

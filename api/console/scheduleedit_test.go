@@ -3,7 +3,9 @@ package console_test
 import (
 	"context"
 	"errors"
+	"html"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/api/console"
 	"github.com/tocsinhq/tocsin/node/nodetest"
 	"github.com/tocsinhq/tocsin/schedule"
 )
@@ -201,6 +204,16 @@ func TestASpanIsCountedBeforeItIsBackfilled(t *testing.T) {
 	b.sees(path, http.StatusOK).lacks(t, "a dry run", "by a backfill")
 	form := fill(counted, "make")
 	b.post(path+"/backfill", form).has(t, "the backfill", http.StatusOK, "Runs made: 10.", "by a backfill")
+	counted = b.post(path+"/backfill", fill(counted, "make", "to", "2026-01-12T00:00:00Z"))
+	counted.has(t, "another span than was counted", http.StatusOK, "The fire times are not those that you saw", "Fire times: 11.")
+	s.call("POST", "/schedules/report.daily:deactivate", "")
+	edit := b.get(path + "/edit")
+	hourly := []string{"biz_type", "order.close", "cron", "30 * * * *"}
+	b.done(path+"/edit", fill(b.post(path+"/edit", fill(edit, "preview", hourly...)), "save", hourly...))
+	b.post(path+"/backfill", fill(counted, "make")).has(t, "a schedule that was changed since", http.StatusOK, "No run was made", "Fire times: 264.")
+	edit = b.get(path + "/edit")
+	daily := []string{"biz_type", "order.close", "cron", "30 2 * * *"}
+	b.done(path+"/edit", fill(b.post(path+"/edit", fill(edit, "preview", daily...)), "save", daily...))
 	b.post(path+"/backfill", form).has(t, "again", http.StatusOK, "Runs made: 0. Made by an earlier backfill and still stored: 10.")
 	s.as("write").sees(path, http.StatusOK).lacks(t, "without the scope", "/backfill")
 	s.as("write").post(path+"/backfill", form).has(t, "without the scope", http.StatusForbidden)
@@ -214,7 +227,8 @@ func TestRunsAreDrawnAndSayWhoMadeThem(t *testing.T) {
 	const path = "/schedules/report.daily"
 	b := s.as("operate")
 	task := b.done(path+"/run", fill(b.get(path), ""), "A run was made", "Schedule report.daily · by hand")
-	b.post(path+"/backfill", url.Values{"from": {"2025-12-31T00:00"}, "to": {"2026-01-02T00:00"}, "do": {"make"}}).has(t, "the backfill", http.StatusOK, "Runs made: 1.")
+	counted := b.post(path+"/backfill", url.Values{"from": {"2025-12-31T00:00"}, "to": {"2026-01-02T00:00"}})
+	b.post(path+"/backfill", fill(counted, "make")).has(t, "the backfill", http.StatusOK, "Runs made: 1.")
 	nodetest.RunDue(t, s.Cluster, handler(func(_ context.Context, task *tocsin.Task[string]) error {
 		if task.FireTime.IsZero() {
 			return tocsin.Bury(errors.New("no paper"))
@@ -227,4 +241,144 @@ func TestRunsAreDrawnAndSayWhoMadeThem(t *testing.T) {
 	}
 	id := regexp.MustCompile(`Task (\d+)`).FindStringSubmatch(task.words())
 	b.sees("/tasks/"+id[1], http.StatusOK, "✕ failed for good (buried) by hand", "no paper")
+}
+
+// lossy is an API whose answers get lost once something is made.
+type lossy struct {
+	http.Handler
+
+	loses string // the end of the path
+}
+
+func (l *lossy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.loses != "" && strings.HasSuffix(r.URL.Path, l.loses) {
+		l.loses = ""
+		l.Handler.ServeHTTP(httptest.NewRecorder(), r)
+		http.Error(w, "", http.StatusBadGateway)
+		return
+	}
+	l.Handler.ServeHTTP(w, r)
+}
+
+// Whoever presses the button again after an error gets the run that was made.
+func TestARunWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	l := &lossy{}
+	s := serve(t, changes{console: func(c *console.Config) {
+		l.Handler, c.API = c.API, l
+	}})
+	s.yearly("report.daily", "")
+	const path = "/schedules/report.daily"
+	b := s.as("write")
+	page := b.get(path)
+	l.loses = ":run"
+	lost := b.post(path+"/run", fill(page, ""))
+	lost.has(t, "a lost answer", http.StatusBadGateway)
+	b.done(path+"/run", fill(lost, ""), "by hand")
+	if n := strings.Count(b.get(path).text, "<small>by hand</small>"); n != 1 {
+		t.Errorf("%d runs were made", n)
+	}
+	b.done(path+"/run", fill(b.get(path), ""), "by hand")
+	if n := strings.Count(b.get(path).text, "<small>by hand</small>"); n != 2 {
+		t.Errorf("another run: there are %d", n)
+	}
+}
+
+// A payload that a form can't have stays as others have saved it: a merge does not say that the form has mine.
+func TestAMergeKeepsWhatAFormCantHave(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	s.yearly("report.daily", `, "payload": "a"`)
+	const path = "/schedules/report.daily/edit"
+	b := s.as("write")
+	typed := []string{"payload", "mine", "app", "billing"}
+	seen := b.post(path, fill(b.get(path), "preview", typed...))
+	b.done(path, fill(seen, "save", "payload", "mine", "app", "billing"), "The schedule is changed")
+	form := b.get(path)
+	file := b.get("/schedules/report.daily/yaml").text
+	all, err := schedule.Parse([]byte(strings.Replace(file, "payload: mine", `payload: "theirs\u202e"`, 1)), "x.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	timers, err := schedule.Open(t.Context(), s.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer timers.Close()
+	if _, err := timers.Apply(t.Context(), all, false); err != nil {
+		t.Fatal(err)
+	}
+	typed = []string{"payload", "mine again", "app", "sales"}
+	got := b.post(path, fill(form, "preview", typed...))
+	got.has(t, "the merge", http.StatusPreconditionFailed, `Payload mine mine again theirs\u202e ✓ theirs`, "it stays as it is", "✓ yours")
+	got.lacks(t, "the merge", "yours: decide", `name="payload"`)
+	seen = b.post(path, fill(got, "preview", typed...))
+	b.done(path, fill(seen, "save", typed...), "The schedule is changed")
+	if got := s.stored("report.daily"); got["payload"] != "theirs\u202e" || got["app"] != "sales" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Before 1901 zones have seconds, which a time of a form can't have.
+func TestAnOldTimeIsReadAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	s.yearly("report.daily", `, "start": "1900-01-01T00:00:00Z"`)
+	const path = "/schedules/report.daily/edit"
+	b := s.as("write")
+	b.cookies = append(b.cookies, &http.Cookie{Name: "tocsin_zone", Value: "Asia/Shanghai"})
+	got := b.get(path)
+	value := regexp.MustCompile(`name="start" value="([^"]*)"`).FindStringSubmatch(got.text)
+	if value == nil {
+		t.Fatal(got.text)
+	}
+	b.post(path, fill(got, "preview", "start", html.UnescapeString(value[1]), "biz_type", "order.close", "cron", "0 0 1 1 *")).has(t, value[1], http.StatusOK, "Nothing: the schedule is as the form says")
+}
+
+// broken is an API that panics.
+type broken struct {
+	http.Handler
+
+	at string
+}
+
+func (b *broken) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b.at != "" && strings.HasSuffix(r.URL.Path, b.at) {
+		panic("broken")
+	}
+	b.Handler.ServeHTTP(w, r)
+}
+
+// A page asks parts of a cluster in goroutines. A panic in one of them is an answer and a line in the log, not the end of the node.
+func TestAPanicInAPartOfAPageIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	p := &broken{}
+	s := serve(t, changes{console: func(c *console.Config) {
+		p.Handler, c.API = c.API, p
+	}})
+	s.yearly("report.daily", "")
+	b := s.as("read")
+	p.at = "/next"
+	b.sees("/schedules/report.daily", http.StatusInternalServerError, "the console failed")
+	if !strings.Contains(s.log.String(), "panic: broken") {
+		t.Error(s.log.String())
+	}
+	p.at = ""
+	b.sees("/schedules/report.daily", http.StatusOK)
+}
+
+// The page that answers a form leads to the rest of the history, which is of the schedule and not of the form.
+func TestAnAnswerToAFormLeadsToTheNextPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{console: func(c *console.Config) { c.Base = "/a/b/" }})
+	s.call("POST", "/schedules", `{"name": "report.daily", "biz_type": "order.close", "cron": "30 2 * * *"}`)
+	s.call("POST", "/schedules/report.daily:backfill", `{"from": "2026-01-01T00:00:00Z", "to": "2026-03-02T00:00:00Z"}`)
+	nodetest.RunDue(t, s.Cluster, handler(func(context.Context, *tocsin.Task[string]) error { return nil }), time.Now().Add(time.Second))
+	b := s.as("operate")
+	counted := b.post("/schedules/report.daily/backfill", url.Values{"from": {"2026-01-01T00:00"}, "to": {"2026-01-03T00:00"}})
+	to := counted.linked("Next 50")
+	if !strings.HasPrefix(to, "/a/b/schedules/report.daily?cursor=") {
+		t.Fatalf("it leads to %q: %s", to, counted.words())
+	}
+	b.sees(strings.TrimPrefix(to, "/a/b"), http.StatusOK, "✓ worked (completed) by a backfill")
 }

@@ -62,12 +62,16 @@ func (v *visit) formOf(d api.ScheduleDefinition) map[string]string {
 	return form
 }
 
-// stamp writes a time in the zone of the visit, to be read again exactly; "" for none.
+// stamp writes a time in the zone of the visit, to be read again exactly; "" for none. Zones of the 19th century, which have seconds, can't be written.
 func (v *visit) stamp(at *api.Time) string {
 	if at == nil {
 		return ""
 	}
-	return at.In(v.zone).Format(time.RFC3339Nano)
+	zone := v.zone
+	if _, offset := at.In(zone).Zone(); offset%60 != 0 {
+		zone = time.UTC
+	}
+	return at.In(zone).Format(time.RFC3339Nano)
 }
 
 // definitionOf reads a definition from texts, and says which of them can't be read. The API checks the rest.
@@ -158,9 +162,9 @@ func otherFaults(faults []api.Fault) (all []string) {
 	return all
 }
 
-// digest tells definitions apart.
-func digest(d api.ScheduleDefinition) string {
-	sum := sha256.Sum256([]byte(text(d)))
+// digest tells what was shown from what has changed since.
+func digest(shown any) string {
+	sum := sha256.Sum256([]byte(text(shown)))
 	return hex.EncodeToString(sum[:12])
 }
 

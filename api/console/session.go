@@ -162,7 +162,7 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 // next is the path of a page of the console that a form names; the start page if it names none.
 func (c *Console) next(path string) string {
 	u, err := url.Parse(path)
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, `\`) ||
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.Contains(path, `\`) ||
 		slices.Contains(strings.Split(u.Path, "/"), "..") {
 		return c.base + "/"
 	}

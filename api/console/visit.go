@@ -172,13 +172,27 @@ func ask[T any](v *visit, c call) (out T, problem *api.Problem) {
 	return out, problem
 }
 
-// together does what asks different parts of a cluster, all at once, so that one that is away delays a page once.
+// together does what asks different parts of a cluster, all at once, so that one that is away delays a page once. A panic is one of the
+// page: in a goroutine of its own it would end the node.
 func together(parts ...func()) {
 	var all sync.WaitGroup
+	causes := make(chan any, len(parts))
 	for _, part := range parts {
-		all.Go(part)
+		all.Go(func() {
+			defer func() {
+				if cause := recover(); cause != nil {
+					causes <- cause
+				}
+			}()
+			part()
+		})
 	}
 	all.Wait()
+	select {
+	case cause := <-causes:
+		panic(cause)
+	default:
+	}
 }
 
 // T is a text in the language of the visit. Arguments are filled in as by fmt.
