@@ -16,6 +16,7 @@ type overviewPage struct {
 	Problem *api.Problem // why nothing is known; the page goes on asking
 	api.Overview
 
+	Reading               bool     // a verdict needs what is not read yet
 	MoreFaults, MoreTypes int      // beside those that are shown
 	Unasked               []string // nodes, servers and tables
 	WalkAgeMS             *int64   // of what is overdue; nil: not known yet
@@ -41,7 +42,7 @@ func (v *visit) overview() *page {
 	if v.r.URL.Query().Get("part") == "now" {
 		p.fragment = "now"
 	}
-	o.Unasked, o.WalkAgeMS = v.unasked(o.Overview), walkAge(o.Servers)
+	o.Unasked, o.WalkAgeMS, o.Reading = v.unasked(o.Overview), walkAge(o.Servers), reading(o.Overview)
 	if o.MoreFaults = max(0, len(o.Faults)-faultsShown); o.MoreFaults > 0 {
 		o.Faults = o.Faults[:faultsShown]
 	}
@@ -81,6 +82,19 @@ func walkAge(servers []api.OverviewServer) (age *int64) {
 		}
 	}
 	return age
+}
+
+// reading reports whether something is not read yet that comes by itself: rates, which take two answers of a node, or what is overdue.
+func reading(o api.Overview) bool {
+	if o.Nodes.Answering > 0 && o.RatesOverMS == 0 {
+		return true
+	}
+	for _, s := range o.Servers {
+		if s.OverdueAgeMS == nil && !s.Away {
+			return true
+		}
+	}
+	return walkAge(o.Servers) != nil && slices.ContainsFunc(o.BizTypes, func(t api.OverviewType) bool { return t.Overdue == nil })
 }
 
 // Known reports whether what is overdue has been read.

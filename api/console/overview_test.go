@@ -3,6 +3,7 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -29,12 +30,28 @@ func (s *site) late() {
 // attend lists a node whose page does not answer.
 func (s *site) attend(group, id string) {
 	s.t.Helper()
+	s.attendAt(group, id, "127.0.0.1:1")
+}
+
+// answers lists a node whose page has some metrics.
+func (s *site) answers(id, metrics string) {
+	s.t.Helper()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "# TYPE tocsin_node_mode gauge\ntocsin_node_mode{mode=\"rows\"} 1\n"+metrics)
+	}))
+	s.t.Cleanup(page.Close)
+	s.attendAt("test", id, strings.TrimPrefix(page.URL, "http://"))
+}
+
+// attendAt lists a node with the address of its page.
+func (s *site) attendAt(group, id, listen string) {
+	s.t.Helper()
 	db, err := store.Open(s.Config)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.Attend(s.t.Context(), 0, group, id, `{"types": ["order.close"], "listen": "127.0.0.1:1"}`); err != nil {
+	if err := db.Attend(s.t.Context(), 0, group, id, `{"types": ["order.close"], "listen": "`+listen+`"}`); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -102,6 +119,30 @@ func TestABizTypeIsPausedAndResumedFromTheOverview(t *testing.T) {
 	b.post("/", url.Values{"biz_type": {"coupon.remind"}, "do": {"pause"}}).has(t, "another's", http.StatusNotFound, "Unknown biz type")
 	b.post("/", url.Values{"biz_type": {"order.close"}, "do": {"explode"}}).has(t, "an act", http.StatusNotFound, "no such page")
 	b.post("/", url.Values{"biz_type": {"order.close:resume/x"}, "do": {"pause"}}).has(t, "no name", http.StatusNotFound, "no such page")
+}
+
+// Rates take two looks at the nodes. Before that there is no verdict.
+func TestAnOverviewGivesNoVerdictBeforeAllIsRead(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	s.answers("host-1-4mzkq7ta", "")
+	b := s.as("all")
+	got := b.get("/")
+	got.has(t, "the first look", http.StatusOK, "Is anything wrong? ○ Still reading: 0 so far This is not all yet", "Look again in some seconds.", ", again every 2 s")
+	got.lacks(t, "the first look", "No, as far as is known", "Yes: what is wrong")
+	if !strings.Contains(got.text, `data-refresh="soon"`) {
+		t.Error("it waits for 5 s to look again")
+	}
+	b.header["Accept-Language"] = "zh"
+	if zh := b.get("/"); !strings.Contains(zh.words(), "○ 仍在读取：目前 0 个") {
+		t.Error(zh.words())
+	}
+	b.header["Accept-Language"] = "en"
+	later := b.until("/", "No, as far as is known")
+	later.lacks(t, "a later look", "Still reading", "again every 2 s")
+	if !strings.Contains(later.text, `data-refresh=""`) {
+		t.Error("it goes on looking each 2 s")
+	}
 }
 
 // A refresh has the part that changes alone, and stays small with many nodes that do not answer and many biz types.
