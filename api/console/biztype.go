@@ -32,6 +32,11 @@ type bizTypePage struct {
 	Redriven    *api.Redriven // what one has done
 	Dead        *api.DeadGroups
 	DeadProblem *api.Problem
+
+	Lane         string              // state; "": not known
+	Faults       []api.OverviewFault // of the biz type
+	Reading      bool                // there may be more
+	FaultProblem *api.Problem        // why none are known
 }
 
 // Default reports whether a field of the policy has its default.
@@ -54,6 +59,7 @@ func (v *visit) bizTypePage(name string) *page {
 	var nodes api.Nodes
 	together(
 		func() { b.BizType, problem = ask[api.BizType](v, call{path: "/biz-types/" + name}) },
+		func() { v.faultsOf(b, name) },
 		func() {
 			if v.who.SeesAll() { // the API refuses others
 				nodes, b.NodeProblem = ask[api.Nodes](v, call{path: "/cluster/nodes"})
@@ -95,6 +101,16 @@ func (v *visit) bizTypePage(name string) *page {
 		p.Shell = append(p.Shell, v.curl("GET", "/tasks:deadgroups?"+url.Values{"biz_type": {name}}.Encode(), ""), words("tocsin task dead", "--type", name))
 	}
 	return p
+}
+
+// faultsOf finds what the overview says of a biz type.
+func (v *visit) faultsOf(b *bizTypePage, name string) {
+	now, problem := ask[api.Overview](v, call{path: "/overview"})
+	b.FaultProblem, b.Reading = problem, reading(now)
+	b.Faults = slices.DeleteFunc(now.Faults, func(f api.OverviewFault) bool { return f.BizType != name })
+	if i := slices.IndexFunc(now.BizTypes, func(t api.OverviewType) bool { return t.BizType == name }); i >= 0 {
+		b.Lane = now.BizTypes[i].State
+	}
 }
 
 // nodesOf are the nodes of a group, as far as they are about one biz type.

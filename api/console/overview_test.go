@@ -145,6 +145,29 @@ func TestAnOverviewGivesNoVerdictBeforeAllIsRead(t *testing.T) {
 	}
 }
 
+// What is wrong with a biz type is on its page, before all else; what is wrong with another is not.
+func TestABizTypeSaysWhatIsWrongWithItFirst(t *testing.T) {
+	t.Parallel()
+	s := serve(t, changes{})
+	s.answers("host-1-4mzkq7ta", "# TYPE tocsin_node_biz_type_lacking gauge\ntocsin_node_biz_type_lacking{biz_type=\"order.close\"} 1\n")
+	b := s.as("all")
+	got := b.until("/biz-types/order.close", "order.close can't be delivered")
+	got.has(t, "the first look", http.StatusOK, "Biz type order.close ✕ can't be delivered ○ Still reading: 1 so far", "What to do")
+	got.lacks(t, "a type that no node delivers", "✓ active", "✓ open")
+	last := 0
+	for _, part := range []string{`id="faults"`, `id="dead"`, `id="redrive"`, `id="nodes"`, `id="policy"`} {
+		at := strings.Index(got.text, part)
+		if at < last {
+			t.Errorf("%s is out of order", part)
+		}
+		last = at
+	}
+	b.until("/biz-types/coupon.remind", "Nothing is known to be wrong with it.").lacks(t, "another type", "can't be delivered", "Still reading")
+	b.get("/biz-types/order.close").lacks(t, "a later look", "Still reading")
+	s.as("read").sees("/biz-types/order.close", http.StatusOK, "order.close can't be delivered")
+	s.as("read").sees("/biz-types/coupon.remind", http.StatusNotFound)
+}
+
 // A refresh has the part that changes alone, and stays small with many nodes that do not answer and many biz types.
 func TestARefreshOfTheOverviewIsSmall(t *testing.T) {
 	t.Parallel()
