@@ -31,6 +31,8 @@ type TypeOverview struct {
 	Grows        bool      // the overdue tasks do not become fewer
 	Measured     time.Time // when the oldest of the walks that Overdue, Age and Drain are of ended; zero: none has yet
 	Past         []Sample  // each 5 s for 5 minutes at most while somebody asks, the latest last; not to be changed
+
+	nobody bool // all nodes of its group answer, and none can deliver it
 }
 
 // Sample is how a biz type did for some seconds.
@@ -107,9 +109,11 @@ func (now *sampling) types(found map[uint64]upkeep.OverdueTasks) map[string]*Typ
 		if p.Paused {
 			state = "paused"
 		}
-		if t := of(p.Name, state); p.Paused && t.State == "lacking" { // it waits to be resumed first
+		t := of(p.Name, state)
+		if p.Paused && t.State == "lacking" { // it waits to be resumed first
 			t.State = state
 		}
+		t.nobody = t.State == "lacking" && !t.able && !slices.ContainsFunc(now.nodes.Nodes, func(n NodeActivity) bool { return n.Group == p.Group && n.Error != "" })
 	}
 	if now.policies == nil {
 		return types // nobody knows which type a number means

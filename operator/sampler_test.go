@@ -158,7 +158,8 @@ func TestASamplerThatNobodyAsksEnds(t *testing.T) {
 	from.Close()
 }
 
-// A biz type without a handler has no lane: the node says otherwise that it lacks it. One that is paused waits for that first.
+// A biz type without a handler has no lane: the node says otherwise that it lacks it. That is a failure, told once, unless another
+// node of the group can deliver it, or does not answer. One that is paused waits for that first.
 func TestABizTypeThatANodeLacksIsInTrouble(t *testing.T) {
 	t.Parallel()
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -173,10 +174,26 @@ func TestABizTypeThatANodeLacksIsInTrouble(t *testing.T) {
 		}
 		from := NewSampler(s.view)
 		o := s.walked(from)
-		if troubles := o.Troubles(nil); o.Types[0].State != want || paused != (len(troubles) == 0) || !paused && troubles[0].Section != "TocsinHandlerMissing" {
+		if troubles := o.Troubles(nil); o.Types[0].State != want || paused != (len(troubles) == 0) || !paused && (troubles[0].Section != "TocsinHandlerMissing" || troubles[0].Level != Fail || len(troubles) != 1) {
 			t.Errorf("%s, want %s: %+v", o.Types[0].State, want, troubles)
 		}
 		from.Close()
+	}
+}
+
+// Only if all nodes of the group say so, no node can deliver a biz type.
+func TestABizTypeThatANodeCanDeliverIsNotAFailure(t *testing.T) {
+	t.Parallel()
+	lacks, able := sample("a", 0, 0, func(t *typeSample) { t.Lacks, t.Limit = true, 0 }), sample("b", 0, 0)
+	silent := nodeSample{Node: "c", Group: "orders", Address: "c:1", Err: errors.New("refused")}
+	for want, nodes := range map[Level][]nodeSample{Fail: {lacks}, Warn: {lacks, able}, OK: {}} {
+		for _, also := range [][]nodeSample{nil, {silent}} {
+			now := sampling{nodes: between(nil, samples(append(also, nodes...)...), at), policies: []biztype.Policy{{Name: "order.close", Group: "orders"}}}
+			got := now.types(nil)["order.close"].nobody
+			if got != (want == Fail && also == nil) {
+				t.Errorf("%v, and silent ones %v: %t", want, also, got)
+			}
+		}
 	}
 }
 

@@ -69,6 +69,8 @@ type TypeActivity struct {
 	Overdue *float64 `json:"overdue"`         // null: no node measures it yet
 	Age     float64  `json:"overdue_seconds"` // of the oldest overdue task
 	Drain   *float64 `json:"drain_seconds"`   // until none is overdue; null: not known, or never
+
+	able bool // a node can deliver it
 }
 
 // NodeActivity is one node.
@@ -197,6 +199,7 @@ func (s *typeSum) occupy(t typeSample) {
 	if t.Lacks && state != "paused" {
 		state = "lacking"
 	}
+	s.able = s.able || state != "lacking" && !t.Lacks && t.Limit > 0
 	if slices.Index(laneOrder, state) > slices.Index(laneOrder, s.State) {
 		s.State = state
 	}

@@ -161,6 +161,10 @@ func (t TypeOverview) troubles(within float64) (all []Trouble) {
 		all = append(all, trouble(Trouble{Level: level, Section: section, BizType: t.Name}, "%s %s", t.Name, sentence(format, args...)))
 	}
 	switch {
+	case t.nobody && t.Age > 0:
+		say(Fail, "TocsinHandlerMissing", "can't be delivered: no node of its group has the handler, the secret or the sink; %s", t.waiting())
+	case t.nobody:
+		say(Fail, "TocsinHandlerMissing", "can't be delivered: no node of its group has the handler, the secret or the sink")
 	case t.State == "lacking":
 		say(Warn, "TocsinHandlerMissing", "can't be delivered by a node of its group: it lacks the handler, the secret or the sink")
 	case t.State == "away":
@@ -172,6 +176,7 @@ func (t TypeOverview) troubles(within float64) (all []Trouble) {
 	}
 	grows := t.Grows && t.Overdue != nil && *t.Overdue > backlogWarn
 	switch {
+	case t.nobody: // said already
 	case t.State == "paused" && t.Age > 0:
 		say(Warn, "TocsinTaskOverdue", "is paused, with %s", t.waiting())
 	case t.Age > overdueFail.Seconds():

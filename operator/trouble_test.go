@@ -31,6 +31,7 @@ func TestTroublesAreSentencesWithASectionOfTheRunbook(t *testing.T) {
 	attempts := func(delivered, failed, dead float64) func(*TypeOverview) {
 		return func(t *TypeOverview) { t.Rates = Rates{Delivered: delivered, Failed: failed, Dead: dead} }
 	}
+	nobody := func(t *TypeOverview) { t.nobody = true }
 	policies := []biztype.Policy{{Name: "order.close", Group: "orders"}, {Name: "cart.remind", Group: "orders", Paused: true}}
 	for want, o := range map[string]Overview{
 		"": {Types: []TypeOverview{late("open", 5, 60), late("limited", 0, 0)}, Nodes: []NodeActivity{{Mode: "rows"}}},
@@ -45,6 +46,10 @@ func TestTroublesAreSentencesWithASectionOfTheRunbook(t *testing.T) {
 			Types: []TypeOverview{late("open", 101, 9, func(t *TypeOverview) { t.Grows = true })},
 		},
 		"order.close can't be delivered by a node of its group: it lacks the handler, the secret or the sink": {Types: []TypeOverview{late("lacking", 0, 0)}},
+		"order.close can't be delivered: no node of its group has the handler, the secret or the sink":       {Types: []TypeOverview{late("lacking", 0, 0, nobody)}},
+		"order.close can't be delivered: no node of its group has the handler, the secret or the sink; 200 overdue tasks, the oldest for 20m0s; they do not become fewer": {
+			Types: []TypeOverview{late("lacking", 200, 1200, nobody, func(t *TypeOverview) { t.Grows = true })},
+		},
 		"order.close has a target that a node can't reach: its tasks wait there, and use no attempt":          {Types: []TypeOverview{late("away", 0, 0)}},
 		"order.close has a target that wants to rest: its tasks wait, and one tries it now and then":          {Types: []TypeOverview{late("busy", 0, 0)}},
 		"order.close uses all its 64 slots, and tasks wait for one":                                           {Types: []TypeOverview{late("full", 1, 2)}},
