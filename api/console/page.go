@@ -141,6 +141,29 @@ func (p *page) With(pairs ...string) string {
 // Value is a parameter of the request, from its query or its form, so that a form that was refused keeps what was typed.
 func (p *page) Value(name string) string { return strings.TrimSpace(p.r.FormValue(name)) }
 
+// ValueOf is Value in one of several forms of a page: what was typed into another one is not in it. A form is the last part of the path
+// that it is sent to, or what it does with which biz type.
+func (p *page) ValueOf(form, name string) string {
+	if p.r.Method != http.MethodPost || form != path.Base(p.r.URL.Path) && form != p.Value("do")+" "+p.Value("biz_type") {
+		return ""
+	}
+	return p.Value(name)
+}
+
+// because is a field for a reason.
+type because struct {
+	Required bool
+	Text     string
+}
+
+// Because hands the field for a reason what it has in a form; "" is the only form of a page.
+func (p *page) Because(form string, required bool) of {
+	if form == "" {
+		return p.Of(because{required, p.Value("reason")})
+	}
+	return p.Of(because{required, p.ValueOf(form, "reason")})
+}
+
 // Here is the page to come back to.
 func (p *page) Here() string {
 	if p.r.Method == http.MethodGet {

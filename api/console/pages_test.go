@@ -140,7 +140,11 @@ func TestABizTypeIsPausedResumedAndItsDeadAreRedriven(t *testing.T) {
 	form = got.hidden() // what was counted, whatever stands in the other form by now
 	form.Set("do", "redrive")
 	form.Set("confirm", "order")
+	form.Set("reason", "the wrong name")
 	got = b.post(path+"/redrive", form)
+	if n := strings.Count(got.text, `value="the wrong name"`); n != 1 || strings.Index(got.text, `value="the wrong name"`) < strings.Index(got.text, `id="redrive"`) {
+		t.Errorf("%d forms have the reason that was typed into one: %s", n, got.text)
+	}
 	got.has(t, "unconfirmed", http.StatusUnprocessableEntity, "type the name of the biz type", "2 tasks would be redriven")
 	form = got.hidden()
 	if form.Get("error") != "503" || form.Get("limit") != "10" || form.Get("since") != "2020-01-01T00:00" || form.Get("until") == "" {
