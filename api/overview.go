@@ -50,7 +50,7 @@ type OverviewType struct {
 	State        string  `json:"state" enum:"open,full,limited,busy,paused,away,lacking,unknown" doc:"Of its lane, the worst of all nodes; unknown: no node of its group answers"`
 	Overdue      *int64  `json:"overdue,omitempty" doc:"Tasks that have been due for a second; left out: not known yet"`
 	AtLeast      bool    `json:"at_least,omitempty" doc:"There may be more that are overdue"`
-	OldestMS     int64   `json:"oldest_ms,omitempty" doc:"For how long the oldest of them has been due"`
+	OldestMS     int64   `json:"oldest_ms,omitempty" doc:"For how long the oldest of them has been due, if it still is"`
 	DrainMS      *int64  `json:"drain_ms,omitempty" doc:"Until none is overdue, at the present pace; left out: not known, or never"`
 	Grows        bool    `json:"grows,omitempty" doc:"The overdue tasks do not become fewer"`
 	OverdueAgeMS int64   `json:"overdue_age_ms,omitempty" doc:"Age of these figures"`
@@ -147,7 +147,7 @@ func overviewTypes(all []operator.TypeOverview, sees func(bizType string) bool, 
 
 func overviewOf(t operator.TypeOverview, past bool) OverviewType {
 	out := OverviewType{
-		BizType: t.Name, State: t.State, AtLeast: t.AtLeast, OldestMS: int64(t.Age * 1000), DrainMS: milli(t.Drain), Grows: t.Grows,
+		BizType: t.Name, State: t.State, AtLeast: t.AtLeast, OldestMS: t.Oldest().Milliseconds(), DrainMS: milli(t.Drain), Grows: t.Grows,
 		Late50MS: milli(t.Late50), Late99MS: milli(t.Late99), Delivered: t.Delivered, Failed: t.Failed, Dead: t.Dead,
 		Running: t.Running, Limit: t.Limit, Queued: t.Queued,
 	}

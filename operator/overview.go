@@ -32,7 +32,16 @@ type TypeOverview struct {
 	Measured     time.Time // when the oldest of the walks that Overdue, Age and Drain are of ended; zero: none has yet
 	Past         []Sample  // each 5 s for 5 minutes at most while somebody asks, the latest last; not to be changed
 
-	nobody bool // all nodes of its group answer, and none can deliver it
+	nobody bool      // all nodes of its group answer, and none can deliver it
+	due    time.Time // of the oldest overdue task, as of the walk; zero: none is known
+}
+
+// Oldest is for how long the oldest overdue task has been due by now; Age is as of the walk.
+func (t TypeOverview) Oldest() time.Duration {
+	if t.due.IsZero() {
+		return secondsOf(t.Age)
+	}
+	return time.Since(t.due)
 }
 
 // Sample is how a biz type did for some seconds.
@@ -120,7 +129,7 @@ func (now *sampling) types(found map[uint64]upkeep.OverdueTasks) map[string]*Typ
 	}
 	for number, f := range found {
 		t := of(biztype.NameOf(now.policies, number), Unknown)
-		*t.Overdue, t.Age, t.AtLeast, t.Grows = float64(f.Tasks), f.Oldest.Seconds(), f.AtLeast, math.IsInf(f.Drain, 1)
+		*t.Overdue, t.Age, t.AtLeast, t.Grows, t.due = float64(f.Tasks), f.Oldest.Seconds(), f.AtLeast, math.IsInf(f.Drain, 1), f.Due
 		if !math.IsInf(f.Drain, 0) && !math.IsNaN(f.Drain) {
 			t.Drain = &f.Drain
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/upkeep"
 )
 
 // sampled is a cluster with a node whose page counts its requests.
@@ -178,6 +179,17 @@ func TestABizTypeThatANodeLacksIsInTrouble(t *testing.T) {
 			t.Errorf("%s, want %s: %+v", o.Types[0].State, want, troubles)
 		}
 		from.Close()
+	}
+}
+
+// The oldest overdue task grows older between two walks.
+func TestAnAgeGoesOnBetweenTwoWalks(t *testing.T) {
+	t.Parallel()
+	now := sampling{policies: []biztype.Policy{{Name: "order.close", Number: 1, Group: "orders"}}}
+	walked := map[uint64]upkeep.OverdueTasks{1: {Tasks: 2, Oldest: 3 * time.Minute, Due: time.Now().Add(-3*time.Minute - 40*time.Second)}}
+	got := now.types(walked)["order.close"]
+	if got.Age != 180 || got.Oldest() < 3*time.Minute+40*time.Second || !strings.HasPrefix(got.waiting().Text, "2 overdue tasks, the oldest for 3m4") {
+		t.Errorf("%v, %s, %s", got.Age, got.Oldest(), got.waiting())
 	}
 }
 

@@ -201,7 +201,7 @@ func (t TypeOverview) troubles(within float64) (all []Trouble) {
 
 // waiting says what is overdue.
 func (t TypeOverview) waiting() Sentence {
-	is := sentence("%s, the oldest for %s", plural(int(*t.Overdue), "overdue task"), span(secondsOf(t.Age)))
+	is := sentence("%s, the oldest for %s", plural(int(*t.Overdue), "overdue task"), span(t.Oldest()))
 	if t.AtLeast {
 		is = sentence("at least %s", is)
 	}

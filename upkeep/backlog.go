@@ -166,7 +166,8 @@ func (b *Backlog) lookOverdue(ctx context.Context, server int, over time.Duratio
 type OverdueTasks struct {
 	Tasks   int
 	AtLeast bool          // some tables have more than were counted
-	Oldest  time.Duration // for how long the oldest has been due
+	Oldest  time.Duration // for how long the oldest had been due when its table was read
+	Due     time.Time     // when the oldest fell due, by the clock of this host; up to the length of a walk too late
 	Drain   float64       // seconds until none is overdue, at the pace between the last two walks; +Inf: they do not become fewer; NaN: not known
 }
 
@@ -192,6 +193,9 @@ func (b *Backlog) Overdue() (map[uint64]OverdueTasks, []Walked) {
 		}
 		for at, oldest := range o.oldest {
 			t := types[at.typeCode]
+			if due := o.at.Add(-oldest); t.Due.IsZero() || due.Before(t.Due) {
+				t.Due = due
+			}
 			t.Oldest, t.AtLeast = max(t.Oldest, oldest), t.AtLeast || o.unsure[at.typeCode]
 			types[at.typeCode] = t
 		}

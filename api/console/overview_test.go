@@ -16,12 +16,12 @@ import (
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
-// late makes all tasks due for 1,000 s.
+// late makes all tasks due for 1,020 s.
 func (s *site) late() {
 	s.t.Helper()
 	layout := s.Client.Layout()
 	for table := range layout.Total() {
-		if _, err := s.DB.ExecContext(s.t.Context(), "UPDATE "+layout.Table(table)+" SET action_time = action_time - INTERVAL 1000 SECOND"); err != nil {
+		if _, err := s.DB.ExecContext(s.t.Context(), "UPDATE "+layout.Table(table)+" SET action_time = action_time - INTERVAL 1020 SECOND"); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestAnOverviewSaysWhatIsWrongToWhomItIsAbout(t *testing.T) {
 	}
 	s.late()
 	all := s.as("all")
-	got := all.until("/", "coupon.remind is late: 2 overdue tasks, the oldest for 16m")
+	got := all.until("/", "coupon.remind is late: 2 overdue tasks, the oldest for 17m")
 	got.has(t, "the overview", http.StatusOK, "Is anything wrong? Yes: what is wrong, the worst first (3)", "✕ Failure: order.close is late: 1 overdue task,", "⚠ Warning: node host-1-4mzkq7ta at 127.0.0.1:1 does not answer",
 		"This is not all. Could not be asked: node host-1-4mzkq7ta", "0 of 1 nodes answer", "server test: read", "tocsin top", "curl -sS "+s.url+"/v1/overview", "? no node answers")
 	if n := strings.Count(got.text, `href="https://github.com/tocsinhq/tocsin/blob/main/docs/runbook.md#tocsin`); n != 3 {
@@ -96,7 +96,7 @@ func TestAnOverviewSaysWhatIsWrongToWhomItIsAbout(t *testing.T) {
 	part.lacks(t, "the overview of order.*", "coupon.remind", "host-1-4mzkq7ta", `action="/"`)
 	part.has(t, "the overview of order.*", http.StatusOK, "what is wrong, the worst first (1)", "Could not be asked: 1 of the nodes", "Actions here need a token of scope operate", "All biz types")
 	all.header["Accept-Language"] = "zh"
-	if zh := all.get("/"); !strings.Contains(zh.text, `<span>order.close 延迟：1 个逾期任务，最早的已 16m`) || strings.Contains(zh.words(), " at 127.0.0.1:1") || !strings.Contains(zh.words(), "有没有问题？ 有：按严重程度排列") {
+	if zh := all.get("/"); !strings.Contains(zh.text, `<span>order.close 延迟：1 个逾期任务，最早的已 17m`) || strings.Contains(zh.words(), " at 127.0.0.1:1") || !strings.Contains(zh.words(), "有没有问题？ 有：按严重程度排列") {
 		t.Errorf("%s", zh.words())
 	}
 }
