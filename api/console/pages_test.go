@@ -66,6 +66,16 @@ func TestTheBoxFindsTasksByEachKeyAndSchedulesByName(t *testing.T) {
 			t.Errorf("%q leads to %q, want %s: %s", q, got.header.Get("Location"), want, got.words())
 		}
 	}
+	one := s.add(closing.New(42, "", tocsin.In(time.Hour)))
+	for q, want := range map[string]string{
+		"order 42": one, "#42": one, "order 7": "/tasks?q=7", "order.close": "/biz-types/order.close", " order.close ": "/biz-types/order.close",
+		"order 42 of 7": "", "order 8": "", "order 042": "", "coupon.remind": "", // of another token
+	} {
+		if got := b.get("/tasks?q=" + url.QueryEscape(q)); got.header.Get("Location") != want {
+			t.Errorf("%q leads to %q, want %q: %s", q, got.header.Get("Location"), want, got.words())
+		}
+	}
+	b.sees("/tasks?q=order+8", http.StatusOK, "Nothing has the job_id, biz_id, biz_key or schedule name order 8")
 	b.sees("/tasks?q=7", http.StatusOK, "order.close 7 ○ pending", "Found by 7, whatever the status Or list all tasks in a status:", "Status choose one")
 	b.sees("/tasks?q=report.daily", http.StatusOK, "Schedule: report.daily ✓ active")
 	b.sees("/tasks?q=8", http.StatusOK, "Nothing has the job_id, biz_id, biz_key or schedule name 8", "Payloads can't be searched")

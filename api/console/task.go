@@ -1,9 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,6 +216,9 @@ func (v *visit) tasks() *page {
 	case q != "":
 		list.Searched = true
 		v.search(p, list, q)
+		if len(list.Tasks) == 0 && list.Schedule == nil && p.Problem == nil && p.to == "" && v.r.FormValue("cursor") == "" {
+			p.to = v.elsewhere(list, strings.TrimSpace(q))
+		}
 	case status != "":
 		list.Searched = true
 		v.listTasks(p, list, status, of)
@@ -284,6 +289,25 @@ func (v *visit) search(p *page, list *tasksPage, q string) {
 		p.Shell = []string{v.curl("GET", "/tasks/"+q, ""), words("tocsin task get", q)}
 	}
 	p.Shell = append(p.Shell, v.curl("GET", "/tasks?"+url.Values{name: {q}}.Encode(), ""), words("tocsin task list "+flag, q))
+}
+
+// numbers are those in a text.
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// elsewhere is the path of what a text means that is no key: a biz type, or the only number in it, as in "order 42"; "" for none.
+func (v *visit) elsewhere(list *tasksPage, q string) string {
+	if slices.ContainsFunc(list.BizTypes, func(t api.BizType) bool { return t.Name == q }) {
+		return pathOf("biz-types", q)
+	}
+	all := numbers.FindAllString(q, -1)
+	if len(all) != 1 || all[0] == q || list.Refused {
+		return ""
+	}
+	p, found := &page{}, &tasksPage{}
+	if v.search(p, found, all[0]); len(found.Tasks) == 0 {
+		return ""
+	}
+	return cmp.Or(p.to, "/tasks"+query(url.Values{"q": {all[0]}}.Encode()))
 }
 
 // pageQuery asks for a page of a list.
