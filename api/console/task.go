@@ -21,7 +21,8 @@ type taskPage struct {
 	Runs       []api.Run
 	MoreRuns   bool
 	RunProblem *api.Problem
-	Seen       string // what a refresh compares the row with; "": the task has ended
+	Recorded   bool   // no attempt is there, although each is recorded
+	Seen       string // what a refresh compares the row with; "": the task has ended, and is not read again
 	Act        string // the form that was refused
 	Copy       *copied
 }
@@ -38,6 +39,43 @@ func (t *taskPage) Open() bool { return t.Task != nil && !slices.Contains(finals
 // seen tells two states of a task's row apart, and whether it is due.
 func seen(t api.Task, now time.Time) string {
 	return fmt.Sprintf("%s.%d.%d.%d.%t", t.Status, t.Version, t.Attempts, t.Modified.UnixMilli(), t.ActionTime.After(now))
+}
+
+// A page that was open when its task ended reads it twice more: the last attempt is written up to a second later.
+const (
+	endedOnce  = "ended.1"
+	endedTwice = "ended.2"
+)
+
+// seenNow is what the next refresh of a task's page compares with; "": there is none.
+func (v *visit) seenNow(t *taskPage) string {
+	switch before := v.r.URL.Query().Get("seen"); {
+	case t.Open():
+		return seen(*t.Task, v.now)
+	case before == "" || before == endedTwice || t.Task == nil || t.Task.Status == "cancelled":
+		return ""
+	case before == endedOnce:
+		return endedTwice
+	}
+	return endedOnce
+}
+
+// Made is how many attempts of the task were made for certain.
+func (t *taskPage) Made() int {
+	made := t.Task.Attempts
+	if t.Task.Status == "done" {
+		made++
+	}
+	return made
+}
+
+// recorded reports whether the attempts of a task are recorded.
+func (v *visit) recorded(t api.Task) bool {
+	if t.Schedule != "" {
+		return true
+	}
+	of, problem := ask[api.BizType](v, call{path: "/biz-types/" + t.BizType})
+	return problem == nil && of.History
 }
 
 // task shows a task. A refresh reads its row alone, until that has changed.
@@ -84,9 +122,8 @@ func (v *visit) taskPage(id string) *page {
 		t.Why = &why
 	}
 	t.Runs, t.MoreRuns = runs.Runs, runs.NextCursor != ""
-	if t.Open() {
-		t.Seen = seen(row, v.now)
-	}
+	t.Seen = v.seenNow(t)
+	t.Recorded = t.Task != nil && t.RunProblem == nil && len(t.Runs) == 0 && v.recorded(row)
 	p := &page{
 		name: "task", Nav: "tasks", Title: v.T("task.title", v.Shown(id)), Problem: problem, Data: t, Said: v.said(),
 		Shell: []string{v.curl("GET", "/tasks/"+id+"/why", ""), words("tocsin task why", id), v.curl("GET", "/tasks/"+id, ""), words("tocsin task get", id), words("tocsin task runs", id)},
