@@ -113,7 +113,7 @@ func (v *visit) changeBizType() *page {
 	case "pause", "resume":
 		_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + name + ":" + act, body: v.because()})
 		if problem == nil {
-			return &page{to: pathOf("biz-types", name) + "?done=biztype." + act}
+			return &page{to: pathOf("biz-types", name) + v.did("biztype."+act)}
 		}
 		return v.bizTypeRefused(name, problem)
 	case "redrive":
@@ -151,7 +151,7 @@ func (v *visit) redriveDead(name string) *page {
 	case problem != nil:
 		return v.bizTypeRefused(name, problem)
 	case !done.DryRun:
-		return &page{to: pathOf("biz-types", name) + query(redrivenQuery(done).Encode()) + "#redrive"} // reloading that redrives nothing
+		return &page{to: pathOf("biz-types", name) + query(v.redrivenQuery(done).Encode()) + "#redrive"} // reloading that redrives nothing
 	}
 	p := v.bizTypePage(name)
 	if b, ok := p.Data.(*bizTypePage); ok {
@@ -166,19 +166,19 @@ func (v *visit) redriveDead(name string) *page {
 }
 
 // redrivenQuery is what a redrive has done, for the page that follows it.
-func redrivenQuery(done api.Redriven) url.Values {
-	q := url.Values{"redriven": {strconv.Itoa(done.Redriven)}, "left": {strconv.Itoa(done.Left)}, "lacks": done.Incomplete}
+func (v *visit) redrivenQuery(done api.Redriven) url.Values {
+	q := url.Values{"redriven": {v.stamped(strconv.Itoa(done.Redriven))}, "left": {strconv.Itoa(done.Left)}, "lacks": done.Incomplete}
 	if done.Complete {
 		q.Set("complete", "1")
 	}
 	return q
 }
 
-// redriven is what the redrive before this page has done; nil: there was none, or a link from elsewhere says so.
+// redriven is what the redrive before this page has done; nil: there was none, or not just now.
 func (v *visit) redriven() *api.Redriven {
 	q := v.r.URL.Query()
-	n, err := strconv.Atoi(q.Get("redriven"))
-	if err != nil || n < 0 || v.r.Method != http.MethodGet || !v.own() {
+	n, err := strconv.Atoi(v.fresh("redriven"))
+	if err != nil || n < 0 || v.r.Method != http.MethodGet {
 		return nil
 	}
 	left, _ := strconv.Atoi(q.Get("left")) // 0: none

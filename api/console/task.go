@@ -145,7 +145,7 @@ func (v *visit) changeTask() *page {
 		_, problem = ask[api.Task](v, call{method: http.MethodPost, path: "/tasks/" + id + ":" + act, body: body})
 	}
 	if problem == nil {
-		return &page{to: pathOf("tasks", id) + "?done=task." + act}
+		return &page{to: pathOf("tasks", id) + v.did("task."+act)}
 	}
 	if problem.Status == http.StatusNotFound {
 		return v.failed(problem)
@@ -209,12 +209,30 @@ func (v *visit) own() bool {
 	return site == "" || site == "same-origin"
 }
 
-// said is what a button of the page before has done, by its key; "" of a link from elsewhere, which has done nothing.
-func (v *visit) said() string {
-	if !v.own() {
+// freshFor is how long a page says what was done, so that its address does not say so again an hour later.
+const freshFor = time.Minute
+
+// stamped is a parameter of a page that follows a change, with when that was.
+func (v *visit) stamped(value string) string {
+	return value + "@" + strconv.FormatInt(v.now.Unix(), 10)
+}
+
+// fresh returns a parameter that was stamped within freshFor; "" also of a link from elsewhere, which has done nothing.
+func (v *visit) fresh(name string) string {
+	value, at, _ := strings.Cut(v.r.URL.Query().Get(name), "@")
+	when, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || !v.own() || v.now.Sub(time.Unix(when, 0)).Abs() > freshFor {
 		return ""
 	}
-	if pair, ok := texts["done."+v.r.URL.Query().Get("done")]; ok {
+	return value
+}
+
+// did is the query of a page that says what was done, by its key.
+func (v *visit) did(what string) string { return "?done=" + v.stamped(what) }
+
+// said is what a button of the page before has done; "": nothing, or not just now.
+func (v *visit) said() string {
+	if pair, ok := texts["done."+v.fresh("done")]; ok {
 		return pair[languages[v.lang].column]
 	}
 	return ""
