@@ -82,7 +82,7 @@ func (v *visit) bizTypePage(name string) *page {
 	}
 	p := &page{
 		name: "biztype", Nav: "start", Title: v.T("biztype.title", v.Shown(name)), Data: b, Said: v.said(),
-		Shell: []string{v.curl("GET", pathOf("biz-types", name), ""), words("tocsin biz show", name), words(turn, name), words("tocsin task redrive", "--type", name) + " --dry-run"},
+		Shell: append([]string{v.curl("GET", pathOf("biz-types", name), ""), words("tocsin biz show", name), words(turn, name)}, v.redriveShell(name)...),
 	}
 	if nodes.Incomplete {
 		p.Lacks = []string{v.T("lacks.nodes")}
@@ -163,6 +163,35 @@ func (v *visit) redriveDead(name string) *page {
 		p.Status = http.StatusUnprocessableEntity
 	}
 	return p
+}
+
+// redriveShell are the commands that count what the form of a redrive names, or all dead tasks.
+func (v *visit) redriveShell(name string) []string {
+	of, _ := v.redriveOf(name) // of a form that was refused, as far as it could be read
+	of.DryRun, of.Reason = true, api.Reason{}
+	if of.Until == nil && v.r.PathValue("act") == "redrive" {
+		of.Until = &api.Time{Time: v.now.Truncate(time.Second).Add(time.Second)} // as the page has it
+	}
+	at := func(t *api.Time) string {
+		if t == nil {
+			return ""
+		}
+		return v.Exact(t.Time)
+	}
+	most := func(n api.Int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(int(n))
+	}
+	command := words("tocsin task redrive", "--type", name, "--since", at(of.Since), "--until", at(of.Until), "--error", of.Error, "--limit", most(of.Limit), "--per-second", most(of.PerSecond))
+	if of.SameKey {
+		command += " --same-key"
+	}
+	if of.Restored {
+		command += " --restored"
+	}
+	return []string{v.curl("POST", "/tasks:redrive", text(of)), command + " --dry-run"}
 }
 
 // redrivenQuery is what a redrive has done, for the page that follows it.
