@@ -144,7 +144,7 @@ func TestTheDeadAreGroupedByAButtonAndAGroupIsRedriven(t *testing.T) {
 	const path = "/biz-types/order.close"
 	b := s.as("operate")
 	b.sees(path, http.StatusOK, "Group by error", "Reads the latest 1,000").lacks(t, "a page that was not asked", "is locked")
-	got := b.sees(path+"?dead=groups", http.StatusOK, "Dead tasks: 3", "<b>order</b> * is locked", "void", "tocsin task dead --type order.close")
+	got := b.sees(path+"?dead=groups", http.StatusOK, "Dead tasks: 3", "<b>order</b> * is locked The latest: answer 503: <b>order</b> 18 is locked", "void", "tocsin task dead --type order.close")
 	form := url.Values{"do": {"count"}}
 	for _, m := range regexp.MustCompile(`<input type="hidden" name="(error|since|until)" value="([^"]*)">`).FindAllStringSubmatch(got.text, 3) {
 		form.Set(m[1], strings.NewReplacer("&lt;", "<", "&gt;", ">").Replace(m[2]))
