@@ -188,6 +188,9 @@ func TestSchedulesAreFoundSortedAndTurnedTogether(t *testing.T) {
 	b.sees("/runs", http.StatusOK, "✕ failed for good (buried) report.daily order.close", "no paper", "tocsin runs --limit 50")
 	b.sees("/runs?outcome=buried&app=billing&biz_type=order.close&schedule=report.daily&from=2020-01-01T00:00", http.StatusOK, "no paper", "tocsin runs --outcome buried --app billing --type order.close --schedule report.daily --since 2020-01-01T00:00:00Z")
 	b.sees("/runs?outcome=missed", http.StatusOK, "No run fits")
+	failed := b.sees("/runs?outcome=failed&to=2099-01-01T00:00", http.StatusOK, "no paper", "tocsin runs --outcome failed --until 2099-01-01T00:00:00Z --limit 50", "Runs are kept as long as the biz type keeps finished tasks")
+	b.sees("/runs"+failed.linked("last hour"), http.StatusOK, "no paper", "tocsin runs --outcome failed --since 20")
+	b.sees("/runs?outcome=failed&to=2020-01-01T00:00", http.StatusOK, "No run fits")
 	b.sees("/runs?from=x", http.StatusUnprocessableEntity, "Give a time such as")
 	b.sees("/runs?biz_type=coupon.remind", http.StatusNotFound, "Unknown biz type")
 }
