@@ -27,7 +27,7 @@ type actsQuery struct {
 	To        time.Time `query:"to" doc:"Earlier ones only"`
 	Person    string    `query:"person" maxLength:"64" doc:"By this one only"`
 	Operation string    `query:"operation" maxLength:"64" doc:"Of this kind only" example:"pause_biz_type"`
-	Object    string    `query:"object" maxLength:"255" doc:"About what begins so" example:"biz type order.close"`
+	Object    string    `query:"object" maxLength:"255" doc:"About what begins so, with or without the words biz type, schedule or task before a name" example:"biz type order.close"`
 	Limit     int       `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"Acts of a page at most"`
 	Cursor    string    `query:"cursor" maxLength:"200" doc:"next_cursor of the page before"`
 }

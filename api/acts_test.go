@@ -63,7 +63,7 @@ func TestChangesAreActs(t *testing.T) {
 	if len(all.Acts) != 4 || all.NextCursor != "" || all.Incomplete != nil {
 		t.Errorf("%+v", all)
 	}
-	for filter, n := range map[string]int{"person=operate": 2, "operation=bury_task": 1, "object=biz%20type": 1, "object=%25": 0, "from=2090-01-02T15:04:05Z": 0, "to=2026-01-02T15:04:05Z": 0} {
+	for filter, n := range map[string]int{"person=operate": 2, "operation=bury_task": 1, "object=biz%20type": 1, "object=%25": 0, "object=here": 1, "object=" + id: 1, "object=of": 0, "from=2090-01-02T15:04:05Z": 0, "to=2026-01-02T15:04:05Z": 0} {
 		if page := want[api.Acts](s, http.StatusOK, get("/acts?"+filter).by("all")); len(page.Acts) != n {
 			t.Errorf("%s: %+v", filter, page)
 		}
@@ -108,8 +108,12 @@ func TestAReasonIsInTheActOfAChange(t *testing.T) {
 	for _, path := range paths {
 		want[map[string]any](s, http.StatusOK, post(path, `{"reason": "why `+path+`"}`).by("all"))
 	}
-	want[map[string]any](s, http.StatusOK, post("/tasks:redrive", `{"biz_type": "order.close", "reason": "why /tasks:redrive"}`).by("all"))
+	want[map[string]any](s, http.StatusOK, post("/tasks:redrive", `{"biz_type": "order.close", "error": "answer\n503", "since": "2026-01-02T03:04:05.6Z", "until": "2026-01-02T04:04:05Z", "reason": "why /tasks:redrive"}`).by("all"))
 	want[map[string]any](s, http.StatusOK, post("/schedules:deactivate", `{"names": ["here"], "reason": "why /schedules:deactivate"}`).by("all"))
+	redrive := s.noted("/acts?object=order.close&operation=redrive_tasks", 1).Acts[0] // without the kind in front of the name
+	if redrive.Object != "biz type order.close, dead tasks" || redrive.Outcome != "0 redriven, since 2026-01-02T03:04:05Z, until 2026-01-02T04:04:05Z, error answer; 503" {
+		t.Errorf("%+v", redrive)
+	}
 	reasons := map[string]bool{}
 	for _, act := range s.noted("/acts?person=all", len(paths)+2).Acts {
 		reasons[act.Reason] = true

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
@@ -294,7 +295,10 @@ func (r *Redrive) query(sees func(string) bool) operator.DeadQuery {
 
 func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redrive }) (done Redriven, err error) {
 	of := in.Body
-	c.object = "dead tasks of " + cmp.Or(line(of.BizType), "all biz types of the token")
+	c.object = "dead tasks of all biz types of the token"
+	if of.BizType != "" {
+		c.object = "biz type " + line(of.BizType) + ", dead tasks"
+	}
 	c.because(&of.Reason)
 	switch {
 	case (of.BizType != "") == of.All:
@@ -317,6 +321,30 @@ func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redriv
 	if done.Incomplete, err = c.incomplete(err, n.Tasks > 0); err != nil {
 		return done, addProblem(err, of.BizType, "since")
 	}
-	c.dry, c.outcome = of.DryRun, fmt.Sprintf("%d redriven, complete %t, dry run %t", n.Tasks, done.Complete, of.DryRun)
+	c.dry, c.outcome = of.DryRun, of.outcome(done)
 	return done, nil
+}
+
+// outcome says for people what was redriven, and of which dead tasks.
+func (r *Redrive) outcome(done Redriven) string {
+	text := fmt.Sprintf("%d redriven", done.Redriven)
+	if r.DryRun {
+		text = fmt.Sprintf("%d would be redriven", done.Redriven)
+	}
+	if !done.Complete {
+		text += ", there may be more"
+	}
+	if r.Restored {
+		text += ", of a restore"
+	}
+	if r.Since != nil {
+		text += ", since " + r.Since.UTC().Format(time.RFC3339)
+	}
+	if r.Until != nil {
+		text += ", until " + r.Until.UTC().Format(time.RFC3339)
+	}
+	if r.Error != "" {
+		text += ", error " + line(r.Error) // the last, since a long one is cut
+	}
+	return text
 }

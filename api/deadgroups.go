@@ -40,6 +40,7 @@ type DeadGroup struct {
 	BizType string `json:"biz_type" doc:"Name of the biz type; #7 if number 7 has no name" example:"order.close"`
 	Error   string `json:"error" doc:"The last error of all of them, with * for what differs or may differ" example:"callback answered 503 Service Unavailable: order * is locked"`
 	Part    string `json:"part,omitempty" doc:"The longest part of error without *, which stands in the last error of each: the error of redrive_tasks. Other groups may have it too. Left out if there is none" example:"callback answered 503 Service Unavailable: order"`
+	Example string `json:"example,omitempty" doc:"The last error of the latest of them, as it is" example:"callback answered 503 Service Unavailable: order 17 is locked"`
 	Tasks   int    `json:"tasks"`
 	First   Time   `json:"first" doc:"When the first of them died"`
 	Last    Time   `json:"last" doc:"When the latest of them died"`
@@ -68,7 +69,7 @@ func (a *API) groupDeadTasks(ctx context.Context, c *call, in *deadQuery) (out D
 		return out, addProblem(err, in.BizType, "")
 	}
 	for i, g := range found.Groups {
-		out.Groups[i] = DeadGroup{BizType: g.BizType, Error: g.Error, Part: g.Part, Tasks: g.Tasks, First: Time{g.First}, Last: Time{g.Last}}
+		out.Groups[i] = DeadGroup{BizType: g.BizType, Error: g.Error, Part: g.Part, Example: g.Example, Tasks: g.Tasks, First: Time{g.First}, Last: Time{g.Last}}
 		for _, id := range g.JobIDs {
 			out.Groups[i].JobIDs = append(out.Groups[i].JobIDs, idOf(uint64(id)))
 		}

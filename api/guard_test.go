@@ -120,7 +120,7 @@ func TestEachWriteIsALineInTheLog(t *testing.T) {
 		`token=write .*operation=add_task object="coupon.remind of biz_id 43" outcome=unknown_biz_type status=404`,
 		`token=write .*operation=cancel_task object="task ` + id + ` of order.close" outcome=cancelled status=200`,
 		`token=write .*operation=bury_task .*outcome=scope status=403`,
-		`token=operate .*operation=redrive_tasks object="dead tasks of all biz types of the token" outcome="0 redriven, complete true, dry run false" status=200`,
+		`token=operate .*operation=redrive_tasks object="dead tasks of all biz types of the token" outcome="0 redriven" status=200`,
 		`token="" token_id=` + tokenID + ` .*operation=cancel_task object=/v1/tasks/` + id + `:cancel outcome=token status=401`,
 		`token=read .*operation=cancel_task object=/v1/tasks/` + id + `:cancel outcome=scope status=403`,
 		`token=write .*operation=cancel_task object="task ` + foreign + `" outcome=not_found status=404`,

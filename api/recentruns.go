@@ -24,32 +24,33 @@ func (a *API) recentRuns() {
 	}, a.listRuns)
 }
 
-// RunOutcome is what became of an attempt.
+// RunOutcome is what became of an attempt, or failed for all outcomes that are failures.
 type RunOutcome string
 
 // Schema describes a RunOutcome, for huma.
 func (RunOutcome) Schema(r huma.Registry) *huma.Schema {
-	outcomes := make([]any, len(operator.Outcomes))
-	for i, outcome := range operator.Outcomes {
-		outcomes[i] = outcome
+	outcomes := []any{operator.Failed}
+	for _, outcome := range operator.Outcomes {
+		outcomes = append(outcomes, outcome)
 	}
 	return oneOf(r, "RunOutcome", outcomes...)
 }
 
 // recentQuery says which of the newest runs to list.
 type recentQuery struct {
-	Outcome  RunOutcome `query:"outcome" doc:"With this outcome only"`
+	Outcome  RunOutcome `query:"outcome" doc:"With this outcome only; failed finds retried, buried, cut_off and missed"`
 	App      string     `query:"app" maxLength:"64" doc:"Only runs of the schedules of this app"`
 	BizType  string     `query:"biz_type" maxLength:"64" doc:"Of this biz type only"`
 	Schedule string     `query:"schedule" maxLength:"64" doc:"Only runs of the schedule of this name"`
 	From     Time       `query:"from" doc:"Only runs that started then or later"`
+	To       Time       `query:"to" doc:"Only runs that started before then"`
 	Limit    int        `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Runs of a page at most"`
 	Cursor   string     `query:"cursor" maxLength:"200" doc:"next_cursor of the page before, with the same other parameters"`
 }
 
 // filter describes the list that a cursor is valid for.
 func (q *recentQuery) filter() string {
-	return strings.Join([]string{"newest runs", string(q.Outcome), q.App, q.BizType, q.Schedule, q.From.UTC().String()}, "\n")
+	return strings.Join([]string{"newest runs", string(q.Outcome), q.App, q.BizType, q.Schedule, q.From.UTC().String(), q.To.UTC().String()}, "\n")
 }
 
 // RecentRuns is a page of the newest runs.
@@ -74,7 +75,7 @@ func (a *API) listRuns(ctx context.Context, c *call, in *recentQuery) (page Rece
 	}
 	found, err := widely(a, func() (operator.Recent, error) {
 		return people.RecentRuns(ctx, operator.RecentQuery{
-			Outcome: string(in.Outcome), App: in.App, Schedule: in.Schedule, BizType: in.BizType, Sees: c.filter(), From: in.From.Time, After: after, Limit: in.Limit,
+			Outcome: string(in.Outcome), App: in.App, Schedule: in.Schedule, BizType: in.BizType, Sees: c.filter(), From: in.From.Time, To: in.To.Time, After: after, Limit: in.Limit,
 		})
 	})
 	if page.Incomplete, err = c.incomplete(err, len(found.Runs) > 0); err != nil {

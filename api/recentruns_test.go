@@ -46,7 +46,7 @@ func TestTheNewestRunsAreListed(t *testing.T) {
 		as, query string
 		want      int
 	}{
-		{"all", "limit=1", 11}, {"all", "limit=4", 11}, {"all", "", 11}, {"read", "limit=4", 6}, {"read", "outcome=buried", 2}, {"read", "outcome=missed", 0}, {"all", "outcome=missed&limit=2", 5},
+		{"all", "limit=1", 11}, {"all", "limit=4", 11}, {"all", "", 11}, {"read", "limit=4", 6}, {"read", "outcome=buried", 2}, {"read", "outcome=missed", 0}, {"read", "outcome=failed", 2}, {"all", "outcome=failed&limit=2", 7}, {"all", "to=2026-01-01T00:00:00%2B01:00", 0}, {"all", "to=" + future, 11}, {"all", "outcome=missed&limit=2", 5},
 		{"read", "app=billing", 5}, {"read", "app=crm", 0}, {"read", "schedule=theirs", 0}, {"read", "schedule=mine&outcome=completed&limit=1", 3}, {"all", "schedule=theirs&biz_type=coupon.remind", 5},
 		{"all", "schedule=theirs", 6}, {"all", "app=%27", 0}, {"all", "from=2026-01-01T00:00:00%2B01:00", 11}, {"all", "from=" + future, 0},
 	} {
@@ -69,7 +69,7 @@ func TestTheNewestRunsAreListed(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.text)
 	}
 	s.refuses(map[string]bad{
-		"an outcome that is none":  {get("/runs?outcome=failed"), 422, "invalid", "query.outcome: expected value to be one of"},
+		"an outcome that is none":  {get("/runs?outcome=fell"), 422, "invalid", "query.outcome: expected value to be one of"},
 		"runs of an unknown type":  {get("/runs?biz_type=order.none"), 404, "unknown_biz_type", `no biz type "order.none"`},
 		"runs of a foreign type":   {get("/runs?biz_type=coupon.remind"), 404, "unknown_biz_type", `no biz type "coupon.remind"`},
 		"runs from no time":        {get("/runs?from=yesterday"), 422, "invalid", "query.from"},

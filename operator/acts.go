@@ -41,13 +41,24 @@ type ActsQuery struct {
 	From, To  time.Time // of the acts, To exclusive; zero: no bound
 	Person    string    // ""; any, as of the next
 	Operation string
-	Object    string // how it begins
+	Object    string // how it begins, with or without the words biz type, schedule or task before a name
 	Before    uint64 // ID, exclusive; 0: from the newest on
 	Limit     int    // 1 to MaxPastActs
 }
 
 func (q ActsQuery) means(a PastAct) bool {
-	return (q.Person == "" || a.Person == q.Person) && (q.Operation == "" || a.Operation == q.Operation) && strings.HasPrefix(a.Object, q.Object)
+	return (q.Person == "" || a.Person == q.Person) && (q.Operation == "" || a.Operation == q.Operation) &&
+		(strings.HasPrefix(a.Object, q.Object) || strings.HasPrefix(nameOf(a.Object), q.Object))
+}
+
+// nameOf is the object of an act without the kind in front of its name.
+func nameOf(object string) string {
+	for _, kind := range []string{"biz type ", "schedule ", "task "} {
+		if name, ok := strings.CutPrefix(object, kind); ok {
+			return name
+		}
+	}
+	return object
 }
 
 // Acts returns acts, the newest first, and the ID before which to go on; 0: there are no more. It reads about 2,000 acts of each database

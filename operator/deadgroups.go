@@ -20,6 +20,7 @@ type DeadGroup struct {
 	BizType string         `json:"biz_type"` // "#7" where no policy has number 7
 	Error   string         `json:"error"`    // of all of them, with * for what differs or may differ: numbers, ids, quoted text, addresses
 	Part    string         `json:"part"`     // the longest part of Error without *, which all their last errors have: DeadQuery.Error of a redrive; "": there is none
+	Example string         `json:"example"`  // the last error of the latest of them, as it is
 	Tasks   int            `json:"tasks"`
 	First   time.Time      `json:"first"`   // when the first of them died
 	Last    time.Time      `json:"last"`    // when the latest of them died
@@ -57,7 +58,7 @@ func (all *DeadGroups) group(tasks []tocsin.Info) {
 		i, known := at[k]
 		if !known {
 			i = len(all.Groups)
-			at[k], all.Groups = i, append(all.Groups, DeadGroup{BizType: k.bizType, Error: k.pattern, Part: longestPart(k.pattern), Last: task.ActionTime})
+			at[k], all.Groups = i, append(all.Groups, DeadGroup{BizType: k.bizType, Error: k.pattern, Part: longestPart(k.pattern), Example: task.LastError, Last: task.ActionTime})
 		}
 		g := &all.Groups[i]
 		if g.First = task.ActionTime; len(g.JobIDs) < groupedJobs {

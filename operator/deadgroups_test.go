@@ -47,15 +47,17 @@ func TestDeadTasksAreGroupedByTypeAndError(t *testing.T) {
 	}
 	locked := operator.DeadGroup{
 		BizType: "order.close", Error: "callback answered 503 Service Unavailable: order * is locked", Part: "callback answered 503 Service Unavailable: order",
-		Tasks: 7, First: at(0), Last: at(12), JobIDs: newest(12, 10, 8, 6, 4),
+		Example: "callback answered 503 Service Unavailable: order 6 is locked",
+		Tasks:   7, First: at(0), Last: at(12), JobIDs: newest(12, 10, 8, 6, 4),
 	}
 	refused := operator.DeadGroup{
-		BizType: "coupon.remind", Error: "dial tcp *: connection refused", Part: ": connection refused", Tasks: 7, First: at(1), Last: at(13), JobIDs: newest(13, 11, 9, 7, 5),
+		BizType: "coupon.remind", Error: "dial tcp *: connection refused", Part: ": connection refused", Example: "dial tcp 10.0.0.6:443: connection refused", Tasks: 7, First: at(1), Last: at(13), JobIDs: newest(13, 11, 9, 7, 5),
 	}
 	missing := operator.DeadGroup{
-		BizType: "order.close", Error: "callback answered 404 Not Found", Part: "callback answered 404 Not Found", Tasks: 1, First: at(14), Last: at(14), JobIDs: newest(14),
+		BizType: "order.close", Error: "callback answered 404 Not Found", Part: "callback answered 404 Not Found", Example: "callback answered 404 Not Found", Tasks: 1, First: at(14), Last: at(14), JobIDs: newest(14),
 	}
 	early, late := refused, refused
+	early.Example = "dial tcp 10.0.0.1:443: connection refused"
 	early.Tasks, early.Last, early.JobIDs = 2, at(3), newest(3, 1)
 	late.Tasks, late.First, late.JobIDs = 1, at(13), newest(13)
 	for name, c := range map[string]struct {

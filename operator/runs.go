@@ -79,14 +79,18 @@ var Outcomes = []string{
 	store.RunMissed, store.RunSkipped,
 }
 
+// Failed is the Outcome of a RecentQuery that finds runs which did not do what was to be done: retried, buried, cut_off and missed ones.
+const Failed = "failed" // store.RunFailed
+
 // RecentQuery names some of the newest runs of each database.
 type RecentQuery struct {
-	Outcome  string            // one of Outcomes; "": any
+	Outcome  string            // one of Outcomes, or Failed; "": any
 	App      string            // of the schedule whose run it is; "": any
 	Schedule string            // its name; "": any
 	BizType  string            // "": any
 	Sees     func(string) bool // the biz types that may be found, by name; nil: all, also those without a name
 	From     time.Time         // started then or later; zero: any
+	To       time.Time         // started before then; zero: any
 	After    *RecentPlace      // where the page before ended; nil: from the latest start on
 	Limit    int               // 1 to MaxRuns
 }
@@ -116,6 +120,9 @@ func (o *Operator) RecentRuns(ctx context.Context, q RecentQuery) (Recent, error
 	of := store.RecentQuery{Types: only, Named: seen(policies, q.Sees), Outcome: q.Outcome, App: q.App, Schedule: q.Schedule, After: q.After, Limit: q.Limit + 1}
 	if !q.From.IsZero() {
 		of.From = q.From.UnixMilli()
+	}
+	if !q.To.IsZero() {
+		of.To = q.To.UnixMilli()
 	}
 	found := make([]store.Recent, len(o.tables.Servers()))
 	errs := o.tables.Everywhere(ctx, func(server int) (err error) {

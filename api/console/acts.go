@@ -53,7 +53,7 @@ func (v *visit) acts() *page {
 }
 
 // objects are the words of an object that has a page, and which.
-var objects = regexp.MustCompile(`^(biz type|task|schedule) ([^\s,]+)(?: of \S+)?$`)
+var objects = regexp.MustCompile(`^(biz type|task|schedule) ([^\s,]+)(?: of \S+|, dead tasks.*)?$`)
 
 // pagesOf are the pages of objects.
 var pagesOf = map[string]string{"biz type": "biz-types", "task": "tasks", "schedule": "schedules"}

@@ -61,13 +61,22 @@ func TestWhoPausedItIsOneClickAway(t *testing.T) {
 	if got.lacks(t, "a filter", "no paper"); strings.Contains(got.text, "<b>away") {
 		t.Error("a reason is part of the page")
 	}
-	all.sees("/acts?to=2020-01-01T00:00", http.StatusOK, "No act fits")
+	all.sees("/acts?to=2020-01-01T00:00", http.StatusOK, "No act fits").lacks(t, "acts of any kind", "its policy may say so")
+	all.sees("/acts?object=coupon.remind&operation=pause_biz_type", http.StatusOK, "No act fits. If the biz type is paused, its policy may say so from the start.")
+	for _, name := range []string{"order.close", "report.daily", strings.TrimPrefix(task, "/tasks/")} {
+		all.sees("/acts?object="+name, http.StatusOK, name).lacks(t, name, "No act fits")
+	}
+	s.call("POST", "/tasks:redrive", `{"biz_type": "order.close", "error": "503"}`)
+	got = all.until(all.get(bizType).linked("Who changed it?"), "biz type order.close, dead tasks – 0 redriven, error 503")
+	if to := got.linked("biz type order.close, dead tasks"); to != bizType {
+		t.Errorf("a redrive leads to %q", to)
+	}
 	all.sees("/acts?from=x", http.StatusUnprocessableEntity, "Give a time such as")
 	all.header["Accept-Language"] = "zh"
 	all.sees("/acts", http.StatusOK, "操作记录", "暂停业务类型", "在控制台")
 }
 
-// Everybody of a host without tokens is "none". Redriving and adding by hand are acts in the console, too, with the reason of a bulk act.
+// Everybody of a host without tokens is "not logged in". Redriving and adding by hand are acts in the console, too, with the reason of a bulk act.
 func TestWhatIsDoneInTheConsoleIsAnActPageByPage(t *testing.T) {
 	t.Parallel()
 	s := serve(t, changes{api: func(c *api.Config) { c.Tokens = nil }})
@@ -88,8 +97,8 @@ func TestWhatIsDoneInTheConsoleIsAnActPageByPage(t *testing.T) {
 	if err := people.Note(t.Context(), slices.Repeat([]operator.PastAct{{At: time.Now(), Person: "bob@host-1", Via: operator.ViaCommand, Operation: "resume_biz_type", Object: "biz type coupon.remind", Outcome: "ok"}}, 50)); err != nil {
 		t.Fatal(err)
 	}
-	b.until("/acts?operation=act_on_tasks", "none in the console act on selected tasks 1 tasks, "+ids[0]+" the first by mistake 1 done, 0 failed")
-	b.until("/acts?operation=add_task", "none in the console add a task")
+	b.until("/acts?operation=act_on_tasks", "not logged in in the console act on selected tasks 1 tasks, "+ids[0]+" the first by mistake 1 done, 0 failed")
+	b.until("/acts?operation=add_task", "not logged in in the console add a task")
 	b.until("/acts?operation=resume_biz_type", "bob@host-1 by a command resume a biz type biz type coupon.remind – ok")
 	first := b.until("/acts", "Next 50")
 	if rest := b.sees("/acts"+first.linked("Next 50"), http.StatusOK, "bury a task"); strings.Contains(rest.words(), "Next 50") || strings.Contains(first.words(), "void") {
@@ -123,9 +132,9 @@ func TestAReloadRedrivesNothing(t *testing.T) {
 	b.header["Sec-Fetch-Site"], b.header["Sec-Fetch-Dest"] = "cross-site", "document"
 	b.sees(to, http.StatusOK).lacks(t, "a link of another site", "were redriven")
 	b.header["Sec-Fetch-Site"] = "same-origin"
-	b.sees(bizType+"?redriven=3&left=2&lacks=db%3C1%3E", http.StatusOK, "⚠ 3 tasks were redriven. There may be more: send the form again for the rest.", "2 others", "Could not be asked: db<1>")
+	b.sees(bizType+"?redriven=3"+stamp(0)+"&left=2&lacks=db%3C1%3E", http.StatusOK, "⚠ 3 tasks were redriven. There may be more: send the form again for the rest.", "2 others", "Could not be asked: db<1>")
 	for _, odd := range []string{"x", "-1", "1e9"} {
-		b.sees(bizType+"?redriven="+odd, http.StatusOK).lacks(t, odd, "were redriven")
+		b.sees(bizType+"?redriven="+odd+stamp(0), http.StatusOK).lacks(t, odd, "were redriven")
 	}
 }
 

@@ -88,7 +88,7 @@ func (v *visit) bizTypePage(name string) *page {
 	}
 	p := &page{
 		name: "biztype", Nav: "start", Title: v.T("biztype.title", v.Shown(name)), Data: b, Said: v.said(),
-		Shell: []string{v.curl("GET", pathOf("biz-types", name), ""), words("tocsin biz show", name), words(turn, name), words("tocsin task redrive", "--type", name) + " --dry-run"},
+		Shell: append([]string{v.curl("GET", pathOf("biz-types", name), ""), words("tocsin biz show", name), words(turn, name)}, v.redriveShell(name)...),
 	}
 	if nodes.Incomplete {
 		p.Lacks = []string{v.T("lacks.nodes")}
@@ -129,7 +129,7 @@ func (v *visit) changeBizType() *page {
 	case "pause", "resume":
 		_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + name + ":" + act, body: v.because()})
 		if problem == nil {
-			return &page{to: pathOf("biz-types", name) + "?done=biztype." + act}
+			return &page{to: pathOf("biz-types", name) + v.did("biztype."+act)}
 		}
 		return v.bizTypeRefused(name, problem)
 	case "redrive":
@@ -167,7 +167,7 @@ func (v *visit) redriveDead(name string) *page {
 	case problem != nil:
 		return v.bizTypeRefused(name, problem)
 	case !done.DryRun:
-		return &page{to: pathOf("biz-types", name) + query(redrivenQuery(done).Encode()) + "#redrive"} // reloading that redrives nothing
+		return &page{to: pathOf("biz-types", name) + query(v.redrivenQuery(done).Encode()) + "#redrive"} // reloading that redrives nothing
 	}
 	p := v.bizTypePage(name)
 	if b, ok := p.Data.(*bizTypePage); ok {
@@ -181,20 +181,49 @@ func (v *visit) redriveDead(name string) *page {
 	return p
 }
 
+// redriveShell are the commands that count what the form of a redrive names, or all dead tasks.
+func (v *visit) redriveShell(name string) []string {
+	of, _ := v.redriveOf(name) // of a form that was refused, as far as it could be read
+	of.DryRun, of.Reason = true, api.Reason{}
+	if of.Until == nil && v.r.PathValue("act") == "redrive" {
+		of.Until = &api.Time{Time: v.now.Truncate(time.Second).Add(time.Second)} // as the page has it
+	}
+	at := func(t *api.Time) string {
+		if t == nil {
+			return ""
+		}
+		return v.Exact(t.Time)
+	}
+	most := func(n api.Int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(int(n))
+	}
+	command := words("tocsin task redrive", "--type", name, "--since", at(of.Since), "--until", at(of.Until), "--error", of.Error, "--limit", most(of.Limit), "--per-second", most(of.PerSecond))
+	if of.SameKey {
+		command += " --same-key"
+	}
+	if of.Restored {
+		command += " --restored"
+	}
+	return []string{v.curl("POST", "/tasks:redrive", text(of)), command + " --dry-run"}
+}
+
 // redrivenQuery is what a redrive has done, for the page that follows it.
-func redrivenQuery(done api.Redriven) url.Values {
-	q := url.Values{"redriven": {strconv.Itoa(done.Redriven)}, "left": {strconv.Itoa(done.Left)}, "lacks": done.Incomplete}
+func (v *visit) redrivenQuery(done api.Redriven) url.Values {
+	q := url.Values{"redriven": {v.stamped(strconv.Itoa(done.Redriven))}, "left": {strconv.Itoa(done.Left)}, "lacks": done.Incomplete}
 	if done.Complete {
 		q.Set("complete", "1")
 	}
 	return q
 }
 
-// redriven is what the redrive before this page has done; nil: there was none, or a link from elsewhere says so.
+// redriven is what the redrive before this page has done; nil: there was none, or not just now.
 func (v *visit) redriven() *api.Redriven {
 	q := v.r.URL.Query()
-	n, err := strconv.Atoi(q.Get("redriven"))
-	if err != nil || n < 0 || v.r.Method != http.MethodGet || !v.own() {
+	n, err := strconv.Atoi(v.fresh("redriven"))
+	if err != nil || n < 0 || v.r.Method != http.MethodGet {
 		return nil
 	}
 	left, _ := strconv.Atoi(q.Get("left")) // 0: none

@@ -44,7 +44,7 @@ func (v *visit) copyTask(id string) *page {
 		}})
 	}
 	if problem == nil {
-		return &page{to: pathOf("tasks", added.JobID) + "?done=task.copy"}
+		return &page{to: pathOf("tasks", added.JobID) + v.did("task.copy")}
 	}
 	p := v.taskPage(id)
 	if t, ok := p.Data.(*taskPage); ok {

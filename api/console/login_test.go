@@ -143,18 +143,24 @@ func TestAPageIsMadeForNoOtherWebPage(t *testing.T) {
 	b.sees("/cluster?show=stats", http.StatusOK)
 }
 
-// Only a page of the console says that something was done: a link of another site, which says so too, has done nothing.
+// Only a page of the console says that something was done, and only at first: a link of another site, or one that is kept, has done nothing.
 func TestALinkSaysOfNothingThatItWasDone(t *testing.T) {
 	t.Parallel()
 	s := serve(t, changes{})
 	b := s.as("all")
 	for site, says := range map[string]bool{"cross-site": false, "same-site": false, "none": false, "same-origin": true} {
 		b.header["Sec-Fetch-Site"], b.header["Sec-Fetch-Dest"] = site, "document"
-		if got := b.sees("/biz-types/order.close?done=biztype.pause", http.StatusOK); strings.Contains(got.words(), "The biz type is paused") != says {
+		if got := b.sees("/biz-types/order.close?done=biztype.pause"+stamp(0), http.StatusOK); strings.Contains(got.words(), "The biz type is paused") != says {
 			t.Errorf("%s: %s", site, got.words())
 		}
 	}
+	for _, old := range []string{"", "@", "@x", stamp(-2 * time.Minute), stamp(2 * time.Minute)} {
+		b.sees("/biz-types/order.close?done=biztype.pause"+old+"&redriven=3"+old, http.StatusOK).lacks(t, old, "The biz type is paused", "were redriven")
+	}
 }
+
+// stamp is what the console puts behind what was done, so long from now.
+func stamp(away time.Duration) string { return fmt.Sprint("@", time.Now().Add(away).Unix()) }
 
 // Without tokens, programs on this host may do everything if they call it localhost or by a loopback address. A web page whose host
 // name was pointed at this host (DNS rebinding) may do nothing.

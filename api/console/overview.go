@@ -123,7 +123,7 @@ func (v *visit) changeOverview() *page {
 	}
 	_, problem := ask[api.BizType](v, call{method: http.MethodPost, path: "/biz-types/" + name + ":" + act, body: v.because()})
 	if problem == nil {
-		return &page{to: "/?done=overview." + act}
+		return &page{to: "/" + v.did("overview."+act)}
 	}
 	p := v.overview()
 	p.Problem, p.Status = problem, problem.Status

@@ -96,7 +96,7 @@ func TestAnOverviewSaysWhatIsWrongToWhomItIsAbout(t *testing.T) {
 	part.lacks(t, "the overview of order.*", "coupon.remind", "host-1-4mzkq7ta", `action="/"`)
 	part.has(t, "the overview of order.*", http.StatusOK, "what is wrong, the worst first (1)", "Could not be asked: 1 of the nodes", "Actions here need a token of scope operate", "All biz types")
 	all.header["Accept-Language"] = "zh"
-	if zh := all.get("/"); !strings.Contains(zh.text, `<span>order.close 延迟：1 个逾期任务，最早的已 17m`) || strings.Contains(zh.words(), " at 127.0.0.1:1") || !strings.Contains(zh.words(), "有没有问题？ 有：按严重程度排列") {
+	if zh := all.get("/"); !strings.Contains(zh.text, `<span>order.close 延迟：1 个逾期任务，最早的已 17 分钟`) || strings.Contains(zh.words(), " at 127.0.0.1:1") || !strings.Contains(zh.words(), "有没有问题？ 有：按严重程度排列") {
 		t.Errorf("%s", zh.words())
 	}
 }

@@ -39,7 +39,7 @@ func TestATaskIsFoundCancelledRescheduledBuriedAndRedriven(t *testing.T) {
 	}
 	b.post(path+"/reschedule", url.Values{"minutes": {"NaN"}}).has(t, "reschedule", http.StatusUnprocessableEntity, "number of minutes")
 	b.done(path+"/reschedule", url.Values{"at": {"2031-05-06T07:08:09"}}, "The task was rescheduled", "2031-05-06 07:08:09 UTC")
-	b.done(path+"/reschedule", url.Values{"minutes": {"90.5"}}, "in 1 h")
+	b.done(path+"/reschedule", url.Values{"minutes": {"90.5"}}, "in 1 h 30 min")
 	b.done(path+"/bury", url.Values{"reason": {"the order is void"}}, "The task was buried", "✕ dead", "the order is void")
 	b.post(path+"/cancel", nil).has(t, "cancel", http.StatusConflict, "Not in this status", "only a task that has not ended can be cancelled")
 	b.done(path+"/redrive", url.Values{"same_key": {"1"}}, "The task was redriven", "pending")

@@ -3,6 +3,7 @@ package console
 import (
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/tocsinhq/tocsin/api"
 )
@@ -19,6 +20,11 @@ var outcomes = named("outcome")
 // Outcomes are those that have a text.
 func (*visit) Outcomes() []string { return outcomes }
 
+// Since is a time that many hours ago, as a link has it.
+func (v *visit) Since(hours int) string {
+	return v.now.Add(-time.Duration(hours) * time.Hour).UTC().Format(time.RFC3339)
+}
+
 // runs lists the newest runs of all tasks and schedules.
 func (v *visit) runs() *page {
 	list := &runsPage{}
@@ -27,7 +33,6 @@ func (v *visit) runs() *page {
 	if list.Window, p.Problem = v.windowOf(query, false); p.Problem != nil {
 		return p
 	}
-	query.Del("to")
 	for name, values := range v.kept([]string{"outcome", "app", "biz_type", "schedule"}) {
 		query.Set(name, values[0])
 	}
@@ -41,5 +46,5 @@ func (v *visit) runs() *page {
 // runsCommand is the command that lists the same runs.
 func runsCommand(query url.Values) string {
 	return words("tocsin runs", "--outcome", query.Get("outcome"), "--app", query.Get("app"), "--type", query.Get("biz_type"), "--schedule", query.Get("schedule"),
-		"--since", query.Get("from"), "--limit", strconv.Itoa(pageSize))
+		"--since", query.Get("from"), "--until", query.Get("to"), "--limit", strconv.Itoa(pageSize))
 }

@@ -135,7 +135,7 @@ func TestASentenceIsWrittenInTheLanguageAndZoneOfThePage(t *testing.T) {
 		{"zh-CN", `自 2026-11-26 20:57:00 +01:00（3 分钟前） 起死亡，此前 失败 2 次：&#34;{1} &lt;b&gt;&#34;`, dead},
 		{"en", `it is dead since 2026-11-26 20:57:00 +01:00 (3 min ago), after 2 failed attempts: &#34;{1} &lt;b&gt;&#34;`, dead},
 		{"en", `biz type a is paused until somebody resumes it; its policy was last changed at 2026-11-26 20:57:00 +01:00 (3 min ago)`, paused},
-		{"zh-CN", `<code>tocsin sweep</code> 自 2026-11-26 20:57:00 +01:00（3 分钟前） 起（宽限时间 1m30s 之后）处理`, sweep},
+		{"zh-CN", `<code>tocsin sweep</code> 自 2026-11-26 20:57:00 +01:00（3 分钟前） 起（宽限时间 1 分钟 30 秒 之后）处理`, sweep},
 		{"en", "&#34;`rm -rf` `{2}\\u202e&#34;: <code>tocsin task redrive &lt;7&gt;</code> delivers it once more", hostile},
 		{"zh-CN", `a new saying of 1`, api.Sentence{Template: "a new saying of {1}", Values: []api.SentenceValue{{Text: "1"}}}},
 	} {

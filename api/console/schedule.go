@@ -169,7 +169,7 @@ func (v *visit) changeSchedule() *page {
 		problem = v.refusal(http.StatusNotFound, "no_such_path", "problem.nowhere")
 	}
 	if problem == nil {
-		return &page{to: to + "?done=schedule." + act}
+		return &page{to: to + v.did("schedule."+act)}
 	}
 	if problem.Status == http.StatusNotFound {
 		return v.failed(problem)

@@ -77,7 +77,7 @@ func (v *visit) Exact(at time.Time) string { return at.UTC().Format(time.RFC3339
 // deleteSchedule deletes a schedule whose name was typed, as it was when the page was read.
 func (v *visit) deleteSchedule(name string) *api.Problem {
 	if v.form("confirm") != name {
-		return v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.confirmschedule")
+		return v.refusal(http.StatusUnprocessableEntity, "confirm", "problem.confirmschedule")
 	}
 	_, problem := ask[struct{}](v, call{method: http.MethodDelete, path: "/schedules/" + name, match: v.form("tag")})
 	return problem

@@ -29,7 +29,7 @@ func (v *visit) editSchedule() *page {
 	put := call{method: http.MethodPut, path: "/schedules/" + name, match: e.Tag, body: d}
 	if e.saves(v, d) {
 		if _, problem = ask[api.ScheduleChange](v, put); problem == nil {
-			return &page{to: pathOf("schedules", name) + "?done=schedule.edit"}
+			return &page{to: pathOf("schedules", name) + v.did("schedule.edit")}
 		}
 	} else {
 		faults, problem = e.changeAhead(v, d, put)
@@ -82,7 +82,7 @@ func (v *visit) newSchedule() *page {
 		return e.refused(v, d, faults, problem)
 	case e.saves(v, d):
 		if _, problem = ask[api.Schedule](v, call{method: http.MethodPost, path: "/schedules", body: d}); problem == nil {
-			return &page{to: pathOf("schedules", d.Name) + "?done=schedule.new"}
+			return &page{to: pathOf("schedules", d.Name) + v.did("schedule.new")}
 		}
 	default:
 		if faults, problem = e.preview(v, d, func() *api.Problem { return nil }); problem == nil && len(faults) == 0 {

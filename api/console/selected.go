@@ -64,9 +64,9 @@ func (v *visit) selection(of, field string, filters []string) (*page, *selectedP
 	s.Names = v.r.PostForm[field]
 	switch {
 	case len(s.Names) == 0:
-		p.Problem = v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.unselected")
+		p.Problem = v.refusal(http.StatusUnprocessableEntity, "unselected", "problem.unselected")
 	case len(s.Names) > pageSize:
-		p.Problem, s.Names = v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.toomany"), s.Names[:pageSize]
+		p.Problem, s.Names = v.refusal(http.StatusUnprocessableEntity, "toomany", "problem.toomany"), s.Names[:pageSize]
 	}
 	return p, s
 }
@@ -135,7 +135,7 @@ func (v *visit) turnSchedules() *page {
 	}
 	names := api.ScheduleNames{Names: s.Names, Reason: v.because()}
 	if names.Reason.Reason == "" {
-		p.Problem = v.refusal(http.StatusUnprocessableEntity, "invalid", "problem.reason")
+		p.Problem = v.refusal(http.StatusUnprocessableEntity, "reason", "problem.reason")
 		return p
 	}
 	var became api.TurnedSchedules

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -55,7 +56,7 @@ func TestSelectedTasksAreChangedAndThePageNamesWhatFailed(t *testing.T) {
 			t.Errorf("a refused form has lost %s: %s", kept, got.text)
 		}
 	}
-	b.post("/tasks/act", url.Values{"act": {"cancel"}}).has(t, "nothing", http.StatusUnprocessableEntity, "select something first")
+	b.post("/tasks/act", url.Values{"act": {"cancel"}}).has(t, "nothing", http.StatusUnprocessableEntity, "✕ Nothing is selected Nothing was done: select something first")
 	var many []string
 	for i := range 51 {
 		many = append(many, fmt.Sprint(i+1))
@@ -144,13 +145,27 @@ func TestTheDeadAreGroupedByAButtonAndAGroupIsRedriven(t *testing.T) {
 	const path = "/biz-types/order.close"
 	b := s.as("operate")
 	b.sees(path, http.StatusOK, "Group by error", "Reads the latest 1,000").lacks(t, "a page that was not asked", "is locked")
-	got := b.sees(path+"?dead=groups", http.StatusOK, "Dead tasks: 3", "<b>order</b> * is locked", "void", "tocsin task dead --type order.close")
+	got := b.sees(path+"?dead=groups", http.StatusOK, "Dead tasks: 3", "<b>order</b> * is locked The latest: answer 503: <b>order</b> 18 is locked", "void", "tocsin task dead --type order.close")
 	form := url.Values{"do": {"count"}}
 	for _, m := range regexp.MustCompile(`<input type="hidden" name="(error|since|until)" value="([^"]*)">`).FindAllStringSubmatch(got.text, 3) {
 		form.Set(m[1], strings.NewReplacer("&lt;", "<", "&gt;", ">").Replace(m[2]))
 	}
 	counted := b.post(path+"/redrive", form)
 	counted.has(t, "the group", http.StatusOK, "2 tasks would be redriven", "To redrive these, type order.close")
+	form.Set("limit", "7")
+	form.Set("same_key", "1")
+	limited := b.post(path+"/redrive", form)
+	form.Del("limit")
+	form.Del("same_key")
+	const rfc = `20[0-9T:.-]+Z`
+	for _, same := range []string{
+		`tocsin task redrive --type order\.close --since ` + rfc + ` --until ` + rfc + ` --error '[^']*<b>order</b>' --limit 7 --same-key --dry-run`,
+		`/v1/tasks:redrive .* -d '\{"biz_type":"order\.close","since":"` + rfc + `","until":"` + rfc + `","error":"[^']*","limit":7,"same_key":true,"dry_run":true\}'`,
+	} {
+		if !regexp.MustCompile(same).MatchString(html.UnescapeString(limited.text)) {
+			t.Errorf("no command %s", same)
+		}
+	}
 	form.Set("do", "redrive")
 	form.Set("confirm", "order.close")
 	form.Set("reason", "unlocked")
@@ -174,7 +189,7 @@ func TestSchedulesAreFoundSortedAndTurnedTogether(t *testing.T) {
 	b.sees("/schedules?q=report&sort=next_fire", http.StatusOK, "report.daily", "report.weekly", "✕ failed for good (buried)", "last=true", "tocsin schedule list --last --q report --sort next").lacks(t, "a search", "orders.sweep")
 	b.sees("/schedules?sort=next_fire&state=paused", http.StatusUnprocessableEntity, "only active schedules have a next fire time")
 	names := url.Values{"name": {"report.daily", "report.weekly", "nothing"}, "q": {"report"}}
-	b.post("/schedules/deactivate", names).has(t, "without a reason", http.StatusUnprocessableEntity, "say why", "report.weekly")
+	b.post("/schedules/deactivate", names).has(t, "without a reason", http.StatusUnprocessableEntity, "✕ The reason is missing Nothing was done: say why", "report.weekly")
 	names.Set("reason", "the printer burns")
 	got := b.post("/schedules/deactivate", names)
 	got.has(t, "deactivate", http.StatusOK, "Done: 2. Failed: 1.", "⊘ inactive", "Not found", "tocsin schedule deactivate report.daily report.weekly nothing")
@@ -183,11 +198,14 @@ func TestSchedulesAreFoundSortedAndTurnedTogether(t *testing.T) {
 	}
 	b.sees("/schedules?state=inactive", http.StatusOK, "report.daily", "report.weekly").lacks(t, "the inactive", "orders.sweep")
 	b.post("/schedules/activate", names).has(t, "activate", http.StatusOK, "Done: 2. Failed: 1.", "✓ active")
-	b.post("/schedules/activate", nil).has(t, "nothing", http.StatusUnprocessableEntity, "select something first")
+	b.post("/schedules/activate", nil).has(t, "nothing", http.StatusUnprocessableEntity, "✕ Nothing is selected Nothing was done: select something first")
 	b.post("/schedules/explode", names).has(t, "an act", http.StatusNotFound, "no such page")
 	b.sees("/runs", http.StatusOK, "✕ failed for good (buried) report.daily order.close", "no paper", "tocsin runs --limit 50")
 	b.sees("/runs?outcome=buried&app=billing&biz_type=order.close&schedule=report.daily&from=2020-01-01T00:00", http.StatusOK, "no paper", "tocsin runs --outcome buried --app billing --type order.close --schedule report.daily --since 2020-01-01T00:00:00Z")
 	b.sees("/runs?outcome=missed", http.StatusOK, "No run fits")
+	failed := b.sees("/runs?outcome=failed&to=2099-01-01T00:00", http.StatusOK, "no paper", "tocsin runs --outcome failed --until 2099-01-01T00:00:00Z --limit 50", "Runs are kept as long as the biz type keeps finished tasks")
+	b.sees("/runs"+failed.linked("last hour"), http.StatusOK, "no paper", "tocsin runs --outcome failed --since 20")
+	b.sees("/runs?outcome=failed&to=2020-01-01T00:00", http.StatusOK, "No run fits")
 	b.sees("/runs?from=x", http.StatusUnprocessableEntity, "Give a time such as")
 	b.sees("/runs?biz_type=coupon.remind", http.StatusNotFound, "Unknown biz type")
 }

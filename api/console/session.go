@@ -152,11 +152,12 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 
 // logout has the browser forget its session. A copy of the cookie is good until its token is taken back, or 12 hours are over.
 func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
-	if c.visit(r).turnedAway(w, true) {
+	v := c.visit(r)
+	if v.turnedAway(w, true) {
 		return
 	}
 	http.SetCookie(w, c.cookie(r, sessionCookie, "", -time.Second))
-	http.Redirect(w, r, c.base+"/login?done=logout", http.StatusSeeOther)
+	http.Redirect(w, r, c.base+"/login"+v.did("logout"), http.StatusSeeOther)
 }
 
 // next is the path of a page of the console that a form names; the start page if it names none.

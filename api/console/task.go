@@ -23,7 +23,8 @@ type taskPage struct {
 	Runs       []api.Run
 	MoreRuns   bool
 	RunProblem *api.Problem
-	Seen       string // what a refresh compares the row with; "": the task has ended
+	Recorded   bool   // no attempt is there, although each is recorded
+	Seen       string // what a refresh compares the row with; "": the task has ended, and is not read again
 	Act        string // the form that was refused
 	Copy       *copied
 }
@@ -40,6 +41,43 @@ func (t *taskPage) Open() bool { return t.Task != nil && !slices.Contains(finals
 // seen tells two states of a task's row apart, and whether it is due.
 func seen(t api.Task, now time.Time) string {
 	return fmt.Sprintf("%s.%d.%d.%d.%t", t.Status, t.Version, t.Attempts, t.Modified.UnixMilli(), t.ActionTime.After(now))
+}
+
+// A page that was open when its task ended reads it twice more: the last attempt is written up to a second later.
+const (
+	endedOnce  = "ended.1"
+	endedTwice = "ended.2"
+)
+
+// seenNow is what the next refresh of a task's page compares with; "": there is none.
+func (v *visit) seenNow(t *taskPage) string {
+	switch before := v.r.URL.Query().Get("seen"); {
+	case t.Open():
+		return seen(*t.Task, v.now)
+	case before == "" || before == endedTwice || t.Task == nil || t.Task.Status == "cancelled":
+		return ""
+	case before == endedOnce:
+		return endedTwice
+	}
+	return endedOnce
+}
+
+// Made is how many attempts of the task were made for certain.
+func (t *taskPage) Made() int {
+	made := t.Task.Attempts
+	if t.Task.Status == "done" {
+		made++
+	}
+	return made
+}
+
+// recorded reports whether the attempts of a task are recorded.
+func (v *visit) recorded(t api.Task) bool {
+	if t.Schedule != "" {
+		return true
+	}
+	of, problem := ask[api.BizType](v, call{path: "/biz-types/" + t.BizType})
+	return problem == nil && of.History
 }
 
 // task shows a task. A refresh reads its row alone, until that has changed.
@@ -86,9 +124,8 @@ func (v *visit) taskPage(id string) *page {
 		t.Why = &why
 	}
 	t.Runs, t.MoreRuns = runs.Runs, runs.NextCursor != ""
-	if t.Open() {
-		t.Seen = seen(row, v.now)
-	}
+	t.Seen = v.seenNow(t)
+	t.Recorded = t.Task != nil && t.RunProblem == nil && len(t.Runs) == 0 && v.recorded(row)
 	p := &page{
 		name: "task", Nav: "tasks", Title: v.T("task.title", v.Shown(id)), Problem: problem, Data: t, Said: v.said(),
 		Shell: []string{v.curl("GET", "/tasks/"+id+"/why", ""), words("tocsin task why", id), v.curl("GET", "/tasks/"+id, ""), words("tocsin task get", id), words("tocsin task runs", id)},
@@ -110,7 +147,7 @@ func (v *visit) changeTask() *page {
 		_, problem = ask[api.Task](v, call{method: http.MethodPost, path: "/tasks/" + id + ":" + act, body: body})
 	}
 	if problem == nil {
-		return &page{to: pathOf("tasks", id) + "?done=task." + act}
+		return &page{to: pathOf("tasks", id) + v.did("task."+act)}
 	}
 	if problem.Status == http.StatusNotFound {
 		return v.failed(problem)
@@ -174,12 +211,30 @@ func (v *visit) own() bool {
 	return site == "" || site == "same-origin"
 }
 
-// said is what a button of the page before has done, by its key; "" of a link from elsewhere, which has done nothing.
-func (v *visit) said() string {
-	if !v.own() {
+// freshFor is how long a page says what was done, so that its address does not say so again an hour later.
+const freshFor = time.Minute
+
+// stamped is a parameter of a page that follows a change, with when that was.
+func (v *visit) stamped(value string) string {
+	return value + "@" + strconv.FormatInt(v.now.Unix(), 10)
+}
+
+// fresh returns a parameter that was stamped within freshFor; "" also of a link from elsewhere, which has done nothing.
+func (v *visit) fresh(name string) string {
+	value, at, _ := strings.Cut(v.r.URL.Query().Get(name), "@")
+	when, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || !v.own() || v.now.Sub(time.Unix(when, 0)).Abs() > freshFor {
 		return ""
 	}
-	if pair, ok := texts["done."+v.r.URL.Query().Get("done")]; ok {
+	return value
+}
+
+// did is the query of a page that says what was done, by its key.
+func (v *visit) did(what string) string { return "?done=" + v.stamped(what) }
+
+// said is what a button of the page before has done; "": nothing, or not just now.
+func (v *visit) said() string {
+	if pair, ok := texts["done."+v.fresh("done")]; ok {
 		return pair[languages[v.lang].column]
 	}
 	return ""

@@ -254,17 +254,23 @@ func (v *visit) In(t time.Time, zone *time.Location) string {
 // Zone names the zone of the visit.
 func (v *visit) Zone() string { return v.zone.String() }
 
-// rough writes a length of time in its largest unit.
+// rough writes a length of time in its largest unit, below two days with the next one. Seconds count below ten minutes.
 func (v *visit) rough(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return v.T("unit.s", int(d.Seconds()))
-	case d < time.Hour:
-		return v.T("unit.min", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return v.T("unit.h", int(d.Hours()))
+	hours, minutes, seconds := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
+	if hours >= 48 {
+		return v.T("unit.d", hours/24)
 	}
-	return v.T("unit.d", int(d.Hours()/24))
+	var parts []string
+	if hours > 0 {
+		parts = append(parts, v.T("unit.h", hours))
+	}
+	if minutes > 0 {
+		parts = append(parts, v.T("unit.min", minutes))
+	}
+	if d < time.Minute || d < 10*time.Minute && seconds > 0 {
+		parts = append(parts, v.T("unit.s", seconds))
+	}
+	return strings.Join(parts, " ")
 }
 
 // Span writes milliseconds.
@@ -272,9 +278,9 @@ func (v *visit) Span(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	switch {
 	case d.Abs() < time.Second:
-		return strconv.FormatInt(ms, 10) + " ms"
+		return v.T("unit.ms", ms)
 	case d.Abs() < time.Minute:
-		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + " s"
+		return v.T("unit.seconds", strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0"))
 	}
 	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
 		return v.rough(d)
@@ -286,7 +292,7 @@ func (v *visit) Span(ms int64) string {
 	if short, ok := strings.CutSuffix(text, "h0m"); ok {
 		text = short + "h"
 	}
-	return text
+	return strings.TrimSpace(strings.NewReplacer("h", v.T("span.h"), "m", v.T("span.m"), "s", v.T("span.s")).Replace(text))
 }
 
 // form is a value of the request's form.

@@ -106,11 +106,14 @@ func (a *app) note(ctx context.Context, cmd *cobra.Command, failed error) {
 	if failed != nil {
 		act.Outcome = cmp.Or(operator.OneLine(failed), "failed")
 	}
+	if of := cmd.Flags().Lookup("type"); path == "task redrive" && of.Changed {
+		act.Object = "biz type " + of.Value.String() + ", dead tasks"
+	}
 	for _, arg := range cmd.Flags().Args() {
 		act.Object += " " + arg
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !silent[f.Name] {
+		if !silent[f.Name] && (f.Name != "type" || path != "task redrive") {
 			act.Object += " --" + f.Name + " " + f.Value.String()
 		}
 	})

@@ -18,19 +18,22 @@ import (
 
 func newRuns(a *app) *cobra.Command {
 	var q operator.RecentQuery
-	var since string
+	var since, until string
 	cmd := &cobra.Command{
 		Use: "runs", Short: "Show the newest runs of all tasks and schedules", Args: noArgs,
 		Long: `Shows what became of the newest attempts of the tasks whose biz type has "history: true", and of the runs of
 schedules, the latest start first. It looks at the newest 2,000 of each database, and says if there are
 older ones. ` + "`tocsin schedule runs` and `tocsin task runs`" + ` go back further, for one schedule and one task.`,
-		Example: "  tocsin runs --since 12h --outcome buried\n  tocsin runs --app billing --outcome missed",
+		Example: "  tocsin runs --since 12h --outcome failed\n  tocsin runs --app billing --outcome missed",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if q.From, err = past("since", since, time.Now(), cmd.Flags().Changed("since")); err != nil {
 				return err
 			}
-			if q.Outcome != "" && !slices.Contains(operator.Outcomes, q.Outcome) {
-				return usage("--outcome %q: want one of %s", q.Outcome, strings.Join(operator.Outcomes, ", "))
+			if q.To, err = past("until", until, time.Now(), cmd.Flags().Changed("until")); err != nil {
+				return err
+			}
+			if q.Outcome != "" && q.Outcome != operator.Failed && !slices.Contains(operator.Outcomes, q.Outcome) {
+				return usage("--outcome %q: want failed, or one of %s", q.Outcome, strings.Join(operator.Outcomes, ", "))
 			}
 			if err := checkLimit(q.Limit, operator.MaxRuns); err != nil {
 				return err
@@ -38,11 +41,12 @@ older ones. ` + "`tocsin schedule runs` and `tocsin task runs`" + ` go back furt
 			return a.showRecent(cmd.Context(), q)
 		},
 	}
-	cmd.Flags().StringVar(&q.Outcome, "outcome", "", "only runs with this outcome: "+strings.Join(operator.Outcomes, ", "))
+	cmd.Flags().StringVar(&q.Outcome, "outcome", "", "only runs with this outcome: "+strings.Join(operator.Outcomes, ", ")+"; failed: retried, buried, cut_off or missed")
 	cmd.Flags().StringVar(&q.App, "app", "", "only runs of the schedules of this app")
 	a.typeFlag(cmd, &q.BizType, "only runs of this biz type")
 	cmd.Flags().StringVar(&q.Schedule, "schedule", "", "only runs of the schedule of this name")
 	cmd.Flags().StringVar(&since, "since", "", "only runs that started then or later: RFC 3339, or how long ago, such as 2h")
+	cmd.Flags().StringVar(&until, "until", "", "only runs that started before then, as --since")
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "show at most this many runs, "+strconv.Itoa(operator.MaxRuns)+" at most")
 	return cmd
 }

@@ -53,20 +53,26 @@ var (
 	recentTypes   = prepare(`AND r.biz_type IN ({types})`)
 	recentNamed   = prepare(`AND s.biz_type IN ({types})`)
 	recentFrom    = prepare(`AND r.started >= {from}`)
+	recentTo      = prepare(`AND r.started < {to}`)
 	recentAfter   = prepare(`AND (r.started < {started} OR r.started = {started} AND r.run_id < {run_id})`)
 	recentOutcome = prepare(`AND r.outcome = ?`)
+	recentFailed  = prepare(`AND r.outcome IN ('` + RunRetried + `', '` + RunBuried + `', '` + RunCutOff + `', '` + RunMissed + `')`)
 	recentApp     = prepare(`AND s.app = ?`)
 	recentName    = prepare(`AND s.name = ?`)
 )
+
+// RunFailed stands for all outcomes of attempts that did not do what was to be done.
+const RunFailed = "failed"
 
 // RecentQuery names some of the newest runs of each database.
 type RecentQuery struct {
 	Types    []uint64     // numbers of biz types; nil: any
 	Named    []uint64     // numbers of the biz types whose schedules are named, and found by App and Schedule; nil: all
-	Outcome  string       // "": any
+	Outcome  string       // or RunFailed; "": any
 	App      string       // of the schedule whose run it is; "": any
 	Schedule string       // its name; "": any
 	From     int64        // started then or later, Unix ms; 0: any
+	To       int64        // started before then; 0: any
 	After    *RecentPlace // where the page before ended; nil: from the latest start on
 	Limit    int          // of each server
 }
@@ -143,6 +149,12 @@ func (q RecentQuery) slots(database int, behind uint64) slots {
 	if q.From != 0 {
 		add(recentFrom, slots{"from": instant(q.From)})
 	}
+	if q.To != 0 {
+		add(recentTo, slots{"to": instant(q.To)})
+	}
+	if q.Outcome == RunFailed {
+		add(recentFailed, nil)
+	}
 	if p := q.After; p != nil {
 		before := p.ID
 		switch { // of one start, those of the databases before it came on that page, and those of the others follow
@@ -170,7 +182,11 @@ type recentText struct {
 
 // texts are the conditions with arguments.
 func (q RecentQuery) texts() []recentText {
-	return []recentText{{recentOutcome, q.Outcome}, {recentApp, q.App}, {recentName, q.Schedule}}
+	outcome := q.Outcome
+	if outcome == RunFailed {
+		outcome = ""
+	}
+	return []recentText{{recentOutcome, outcome}, {recentApp, q.App}, {recentName, q.Schedule}}
 }
 
 // args are the arguments for one database.

@@ -115,6 +115,7 @@ func TestTheNewestRunsAreFiltered(t *testing.T) {
 	}{
 		"all":                  {RecentQuery{}, "10 orders 11 orders 12  13  10 mails 11 mails "},
 		"an outcome":           {RecentQuery{Outcome: RunMissed}, "11 orders "},
+		"what failed":          {RecentQuery{Outcome: RunFailed}, "11 orders "},
 		"a biz type":           {RecentQuery{Types: []uint64{1}}, "10 orders 11 orders 12  11 mails "},
 		"no biz type":          {RecentQuery{Types: []uint64{}}, ""},
 		"an app":               {RecentQuery{App: "shop"}, "10 orders 11 orders "},
@@ -176,7 +177,7 @@ func TestPlansOfRecentRuns(t *testing.T) {
 			"before":    string(recentBefore.render(nil, b.ofDatabase(0, slots{"looked": MaxRecent}))),
 			"last runs": string(b.lastText(nil, 0, []tocsin.JobID{id(0, 1), id(0, 2)})),
 		}
-		for name, q := range map[string]RecentQuery{"all": {Limit: 10}, "some": all, "of a schedule": {Schedule: "x", Limit: 10}} {
+		for name, q := range map[string]RecentQuery{"all": {Limit: 10}, "some": all, "of a schedule": {Schedule: "x", Limit: 10}, "what failed": {Outcome: RunFailed, To: firstStart, Limit: 10}} {
 			texts[name] = string(recentRuns.render(nil, b.ofDatabase(0, q.slots(0, MaxRecent))))
 		}
 		b.wantPlans(t, texts, func(p plan) bool {
