@@ -309,7 +309,7 @@ var badSchedules = map[string]refusal{
 	"a list in no order":          {"schedule list --sort cron", exitUsage, `--sort "cron": want name or next`},
 	"the next ones after a name":  {"schedule list --sort next --after poll", exitUsage, "--after goes with --sort name: raise --limit to list more"},
 	"the next of paused ones":     {"schedule list --sort next --state paused", exitUsage, "--sort next lists active schedules, which alone have a next fire time: leave out --state paused"},
-	"runs of no outcome":          {"runs --outcome failed", exitUsage, `--outcome "failed": want one of completed, retried, snoozed, buried, cancelled, rescheduled, lost, cut_off, missed, skipped`},
+	"runs of no outcome":          {"runs --outcome broken", exitUsage, `--outcome "broken": want failed, or one of completed, retried, snoozed, buried, cancelled, rescheduled, lost, cut_off, missed, skipped`},
 	"runs since no time":          {"runs --since noon", exitUsage, `--since "noon": want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h`},
 	"no runs at most":             {"runs --limit 0", exitUsage, "--limit 0: use 1 to 1000"},
 	"runs of an unknown type":     {"runs --type x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
