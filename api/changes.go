@@ -325,7 +325,7 @@ func (a *API) redriveTasks(ctx context.Context, c *call, in *struct{ Body Redriv
 	return done, nil
 }
 
-// outcome says for people what was redriven, and of which dead tasks.
+// outcome tells readers of the acts how many tasks were redriven, and by which filter.
 func (r *Redrive) outcome(done Redriven) string {
 	text := fmt.Sprintf("%d redriven", done.Redriven)
 	if r.DryRun {

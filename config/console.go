@@ -27,7 +27,7 @@ type Proxy struct {
 	SecretHeader string           `yaml:"secret_header"` // "": X-Tocsin-Proxy-Secret
 	UserHeader   string           `yaml:"user_header"`   // "": X-Forwarded-User
 	GroupsHeader string           `yaml:"groups_header"` // names with commas between them; "": X-Forwarded-Groups
-	Groups       []apitoken.Group `yaml:"groups"`        // the first that somebody is in says what he may do; who is in none may do nothing
+	Groups       []apitoken.Group `yaml:"groups"`        // a user has the rights of the first group of this list that he is in; without one, none
 }
 
 // Links are where pages of the console lead to beside themselves.

@@ -28,7 +28,7 @@ type bizTypePage struct {
 	NodeProblem *api.Problem
 	Counted     *api.Redriven // what a redrive would do
 	Until       string        // of what was counted
-	Unconfirmed string        // why what was counted was not redriven
+	Unconfirmed string        // why nothing was redriven
 	Redriven    *api.Redriven // what one has done
 	Dead        *api.DeadGroups
 	DeadProblem *api.Problem

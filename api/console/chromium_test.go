@@ -79,7 +79,7 @@ type tab struct {
 
 	t       *testing.T
 	ctx     context.Context
-	refused atomic.Bool // it opens a page that is a refusal, of which the browser complains, too
+	refused atomic.Bool // it opens a page with a status of 400 or more, which the browser logs as an error
 }
 
 // open opens a tab and logs in.

@@ -18,7 +18,7 @@ type Proxy struct {
 	Networks                               []netip.Prefix
 	Secret                                 string
 	SecretHeader, UserHeader, GroupsHeader string
-	Groups                                 []apitoken.Group // the first that somebody is in says what he may do
+	Groups                                 []apitoken.Group // a user has the rights of the first that he is in
 }
 
 // maxUser is the longest name of a user, in characters: acts hold no more, and two people may not become one there.
@@ -51,7 +51,7 @@ func (p *Proxy) login(r *http.Request) (who apitoken.Token, refused, why string)
 	return who, "groups", "the user is in no group of console.proxy.groups"
 }
 
-// groups are those of the user. A list that was put together of two headers, one of which the browser may have sent, has a space behind a
+// groups are those of the user. Some proxies join two headers, one of them perhaps the browser's, to a list with a space behind the
 // comma: such a list is refused.
 func (p *Proxy) groups(r *http.Request) ([]string, bool) {
 	text := one(r, p.GroupsHeader)

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"html/template"
 	"strconv"
 	"strings"
@@ -12,17 +11,7 @@ import (
 
 // sayings are sentences of the API by their templates: English, if a page has a better word than a command has, and Chinese. A test
 // compares them with package operator.
-var sayings = func() map[string][2]string {
-	text, err := files.ReadFile("says.json")
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	var all map[string][2]string
-	if err := json.Unmarshal(text, &all); err != nil {
-		panic(err) // a test reads it
-	}
-	return all
-}()
+var sayings = pairsOf("says.json")
 
 // Say writes a sentence of the API in the language and the zone of the visit. What stands between backticks is to be typed, except in values,
 // such as the error of a task, which anybody may have written.

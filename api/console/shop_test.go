@@ -36,7 +36,7 @@ func onlyShop(t *testing.T, name string) string {
 }
 
 // shop is the console of a cluster as tocsin dev --load makes it: orders, refunds that die with an error of the bank, a paused biz type, one without a
-// handler, and schedules with a month of nights, the last of which failed.
+// handler, and schedules that ran each night for a month, and failed in the last one.
 type shop struct {
 	*site
 
@@ -99,7 +99,7 @@ func opens(t *testing.T) *shop {
 			t.Error(err)
 		}
 	})
-	refunds := make([]tocsin.NewTask, 800) // of which an eighth dies
+	refunds := make([]tocsin.NewTask, 800) // one in eight dies
 	for i := range refunds {
 		order := uint64(812_000 + i)
 		refunds[i] = devcluster.RefundSend.New(order, devcluster.Order{OrderID: order, Cents: 1990 + i*97%20_000}, tocsin.In(time.Duration(i)*40*time.Millisecond))

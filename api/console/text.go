@@ -25,17 +25,19 @@ var languages = func() map[string]*language {
 }()
 
 // texts are all words of the pages: English and Chinese by a key. A test compares them with what the pages ask for.
-var texts = func() map[string][2]string {
-	text, err := files.ReadFile("text.json")
+var texts = pairsOf("text.json")
+
+// pairsOf reads a table of texts in both languages.
+func pairsOf(file string) (all map[string][2]string) {
+	text, err := files.ReadFile(file)
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	var all map[string][2]string
 	if err := json.Unmarshal(text, &all); err != nil {
 		panic(err) // a test reads it
 	}
 	return all
-}()
+}
 
 // preferred is the language that was chosen, or else the one that the browser likes best, or else English.
 func preferred(chosen, accepted string) string {

@@ -111,7 +111,7 @@ func actValues(acts []PastAct) (values string, args []any) {
 	return string(b), args
 }
 
-// atMost makes a text valid UTF-8 of at most so many characters.
+// atMost cuts a text to a number of characters, and replaces bytes that are no UTF-8.
 func atMost(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	for i := range text {
