@@ -22,9 +22,10 @@ const CallbackGroup = "callback"
 type Policy struct {
 	Name        string     `yaml:"name" json:"name"`                                   // [a-z0-9._-], a letter or digit first, at most 64; with Define left out
 	Number      uint64     `yaml:"number" json:"number"`                               // at least 1, never reused; with Define 0: the database gives it
-	Group       string     `yaml:"group,omitempty" json:"group,omitempty"`             // of the nodes that deliver it; the default with a webhook or sink is "callback"
-	Webhook     *Webhook   `yaml:"webhook,omitempty" json:"webhook,omitempty"`         // an HTTP callback; without it and Sink: a Go handler
+	Group       string     `yaml:"group,omitempty" json:"group,omitempty"`             // of the nodes that deliver it; the default with a webhook, sink or pull is "callback"
+	Webhook     *Webhook   `yaml:"webhook,omitempty" json:"webhook,omitempty"`         // an HTTP callback; without it, Sink and Pull: a Go handler
 	Sink        *Sink      `yaml:"sink,omitempty" json:"sink,omitempty"`               // a message broker, instead of Webhook
+	Pull        *Pull      `yaml:"pull,omitempty" json:"pull,omitempty"`               // workers ask for the tasks, instead of Webhook
 	Fallback    *Fallback  `yaml:"fallback,omitempty" json:"fallback,omitempty"`       // of Webhook or Sink; nil: tasks wait while their target is away
 	Timeout     Duration   `yaml:"timeout,omitempty" json:"timeout,omitempty"`         // of one delivery; 0: 30s
 	Attempts    int        `yaml:"attempts,omitempty" json:"attempts,omitempty"`       // at most, then dead; 0: 16
@@ -79,6 +80,11 @@ func (s *Sink) withDefaults() *Sink {
 	return &full
 }
 
+// Pull has workers ask for the tasks by the HTTP API: see docs/pull.md. A task that a worker has is claimed until its lease ends.
+type Pull struct {
+	Lease Duration `yaml:"lease,omitempty" json:"lease,omitempty"` // how long a worker has a task unless it asks for longer, 5s to 60s; 0: 30s
+}
+
 // FormatWebhook is the Format of a Sink whose messages are the bodies of callbacks.
 const FormatWebhook = "webhook"
 
@@ -90,8 +96,8 @@ type Fallback struct {
 	Sink    *Sink    `yaml:"sink,omitempty" json:"sink,omitempty"`
 }
 
-// Handled reports whether Go handlers deliver the tasks: the policy has no webhook and no sink.
-func (p Policy) Handled() bool { return p.Webhook == nil && p.Sink == nil }
+// Handled reports whether Go handlers deliver the tasks: the policy has no webhook, no sink and no pull.
+func (p Policy) Handled() bool { return p.Webhook == nil && p.Sink == nil && p.Pull == nil }
 
 // Backoff doubles the wait each time and draws it from the upper half: after the
 // n-th failed attempt between d/2 and d, where d = min(Max, Base * 2^(n-1)).
@@ -151,6 +157,11 @@ func (p Policy) WithDefaults() Policy {
 		p.Group = CallbackGroup
 	}
 	p.Sink = p.Sink.withDefaults()
+	if p.Pull != nil {
+		pull := *p.Pull // the caller's stays as it is
+		fill(&pull.Lease, 30*time.Second)
+		p.Pull = &pull
+	}
 	if p.Fallback != nil {
 		second := *p.Fallback // the caller's stays as it is
 		fill(&second.After, 30*time.Second)

@@ -12,6 +12,7 @@ type (
 	Policy   = tocsin.Policy
 	Webhook  = tocsin.Webhook
 	Sink     = tocsin.Sink
+	Pull     = tocsin.Pull
 	Backoff  = tocsin.Backoff
 	Alarm    = tocsin.Alarm
 	Duration = tocsin.Duration

@@ -30,6 +30,8 @@ const (
 	maxSecrets     = 2 // one in use and one for rotation
 	maxAllow       = 64
 	maxBatch       = 1000
+	minLease       = 5 * time.Second
+	maxLease       = time.Minute
 )
 
 var (
@@ -103,19 +105,33 @@ func (c *check) policy(p Policy) {
 func (c *check) target(p Policy) {
 	switch {
 	case p.Handled() && p.Group == "":
-		c.Refuse(true, "group", "needs a webhook or a sink, or the group of the nodes that have its Go handler")
+		c.Refuse(true, "group", "needs a webhook, a sink or pull, or the group of the nodes that have its Go handler")
 	case p.Handled() && p.Group == CallbackGroup:
-		c.Refuse(true, "group", "group %q has no Go handlers: give the type a webhook, a sink or another group", CallbackGroup)
+		c.Refuse(true, "group", "group %q has no Go handlers: give the type a webhook, a sink, pull or another group", CallbackGroup)
 	case p.Group != "":
 		c.Note("group", name.Check("group", p.Group))
 	}
 	c.Refuse(p.Webhook != nil && p.Sink != nil, "sink", "has both a webhook and a sink: use one, or make the other its fallback")
 	c.links("", p.Webhook, p.Sink)
+	c.pull(p)
 	if f := p.Fallback; f != nil {
 		c.Refuse(p.Handled(), "fallback", "a fallback is for a webhook or a sink, and this biz type has a Go handler")
 		c.Refuse((f.Webhook == nil) == (f.Sink == nil), "fallback", "the fallback needs a webhook or a sink, and not both")
 		c.between("fallback.after", f.After, time.Second, maxTimeout)
 		c.links("fallback.", f.Webhook, f.Sink)
+	}
+}
+
+// pull checks that nothing else stands beside pull which says how tasks are delivered: workers decide that.
+func (c *check) pull(p Policy) {
+	if p.Pull == nil {
+		return
+	}
+	c.between("pull.lease", p.Pull.Lease, minLease, maxLease)
+	for key, given := range map[string]bool{
+		"webhook": p.Webhook != nil, "sink": p.Sink != nil, "fallback": p.Fallback != nil, "timeout": p.Timeout != 0, "concurrency": p.Concurrency != 0, "per_key": p.PerKey != 0,
+	} {
+		c.Refuse(given, key, "has both pull and %s: leave %s out, as workers ask for the tasks", key, key)
 	}
 }
 

@@ -41,6 +41,7 @@ const (
 	maxPulled    = 16                     // tables of it
 	deepAfter    = 4                      // pages of so many tables, and fewer are read at once
 	recoverLimit = 500                    // run-out claims recovered in one transaction
+	retryRecover = time.Second            // after a claim could not be recovered
 	silentPeeks  = 3                      // without an entry, and the group is peeked less often
 	sparseShare  = 4                      // an entry for less than one in so many tables, and tables are asked first
 )

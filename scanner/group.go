@@ -18,7 +18,8 @@ type group struct {
 	last             time.Time        // of the last peek
 	next             time.Time        // of the regular peek; zero: at once
 	nextFull         time.Time        // from then on the regular peek is a full one
-	runOut           time.Time        // from then on the regular peek looks for run-out claims; zero: only a full one does
+	runOut           time.Time        // then the group is peeked, and looked at for run-out claims; zero: only a full peek looks
+	told             time.Time        // the earliest end of a claim that RunOut has told of since the job under way began; zero: of none
 	busy             bool             // a job of it is under way
 	took             time.Duration    // the last full look, of its tables or of more than these
 	deep             bool             // its full looks have too much to read: it is not merged
@@ -86,9 +87,7 @@ func merge(a, b *group) *group {
 	}
 	m.last = earlier(a.last, b.last)
 	m.next, m.nextFull = earlier(a.next, b.next), earlier(a.nextFull, b.nextFull)
-	if m.runOut = earlier(a.runOut, b.runOut); m.runOut.IsZero() {
-		m.runOut = cmp.Or(a.runOut, b.runOut)
-	}
+	m.runOut = sooner(a.runOut, b.runOut)
 	m.found, m.silent, m.took = a.found+b.found, min(a.silent, b.silent), a.took+b.took
 	return m
 }
@@ -98,6 +97,32 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// endsAt notes that a claim can be recovered then.
+func (g *group) endsAt(at time.Time) {
+	g.runOut, g.told = sooner(g.runOut, at), sooner(g.told, at)
+}
+
+// ranOut reports whether a claim can be recovered. Those of a guest's tables are left to the owner, and a table that fails is left alone.
+func (g *group) ranOut(now time.Time) bool {
+	return !g.Guest && g.failures == 0 && !g.runOut.IsZero() && !now.Before(g.runOut)
+}
+
+// nextAt is when the group is peeked again.
+func (g *group) nextAt() time.Time {
+	if g.Guest || g.failures > 0 {
+		return g.next
+	}
+	return earlier(g.next, sooner(g.runOut, g.next))
+}
+
+// sooner is the earlier of two times, of which the zero one is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.IsZero() {
+		return cmp.Or(a, b)
+	}
+	return earlier(a, b)
 }
 
 // settled reports whether the group may be merged: one that was never read would

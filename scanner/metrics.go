@@ -15,6 +15,7 @@ type metrics struct {
 	refusals  *prometheus.CounterVec
 	bells     *prometheus.CounterVec
 	recovered *prometheus.CounterVec
+	leases    *prometheus.CounterVec
 	failures  *prometheus.CounterVec
 	lag       *prometheus.GaugeVec
 	bellLag   *bellLag
@@ -56,6 +57,7 @@ func newMetrics() *metrics {
 		refusals:  counter("refusals_total", "Offers with an entry for which the intake had no room."),
 		bells:     counter("bells_total", "Rings of the doorbell seen for the first time."),
 		recovered: counter("recovered_total", "Run-out claims given back or buried."),
+		leases:    counter("leases_expired_total", "Leases of workers that ran out: the task is due again after a failed attempt."),
 		failures:  counter("failures_total", "Failures: peek and bells of a server, full looks that took too long, table, row and recover of single ones.", "of"),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tocsin_scanner_lag_seconds",
@@ -71,7 +73,7 @@ func (m *metrics) register(reg prometheus.Registerer) error {
 		return nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.peeks, m.entries, m.refusals, m.bells, m.recovered, m.failures, m.lag, m.bellLag} {
+	for _, c := range []prometheus.Collector{m.peeks, m.entries, m.refusals, m.bells, m.recovered, m.leases, m.failures, m.lag, m.bellLag} {
 		errs = append(errs, reg.Register(c))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -76,7 +76,7 @@ func (sv *server) count(peers int) {
 func (sv *server) mostOverdue(v view) (most *group) {
 	lagging := false
 	for _, g := range sv.groups {
-		due := !g.next.After(v.now)
+		due := !g.next.After(v.now) || g.ranOut(v.now)
 		if !due && sv.lagging && g.lags(v.wanted) {
 			lagging = true
 			due = v.now.Sub(g.last) >= lagEvery
@@ -104,7 +104,7 @@ func (sv *server) regular(g *group, v view) *job {
 		return sv.guestJob(g, types, v, full)
 	case full:
 		return sv.fullJob(g, types, v)
-	case len(types) == 0:
+	case len(types) == 0 && !g.ranOut(v.now):
 		return nil
 	}
 	for _, t := range types {
@@ -113,7 +113,7 @@ func (sv *server) regular(g *group, v view) *job {
 		}
 	}
 	j := sv.job(g, types, v, g.recent)
-	j.claims = sv.cfg.RecoverOften || !g.runOut.IsZero() && !v.now.Before(g.runOut)
+	j.claims = sv.cfg.RecoverOften || g.ranOut(v.now) || g.lags(v.wanted) // a stand-in may have left claims of the types that are new
 	return j
 }
 
@@ -145,7 +145,7 @@ func (sv *server) fullJob(g *group, types []uint64, v view) *job {
 // job makes a group's job. If the server's clock was set back,
 // from may lie in what is its future now.
 func (sv *server) job(g *group, types []uint64, v view, from int64) *job {
-	g.busy = true
+	g.busy, g.told = true, time.Time{}
 	return &job{
 		group:  g,
 		tables: g.tables,
@@ -164,7 +164,7 @@ func (sv *server) lookAgain(v view) time.Time {
 	if sv.peeking < parallel {
 		for _, g := range sv.groups {
 			if !g.busy && len(g.tables) > 0 {
-				at = earlier(at, g.next)
+				at = earlier(at, g.nextAt())
 			}
 		}
 		if sv.lagging {
@@ -234,7 +234,7 @@ func (sv *server) finish(j *job, r result) {
 		g.next = time.Time{}
 	}
 	if r.looked {
-		g.runOut = r.runOut
+		g.runOut = sooner(r.runOut, g.told)
 	}
 	sv.groups = compact(sv.groups, sv.cfg.TablesPerStatement)
 	sv.look()

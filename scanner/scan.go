@@ -228,7 +228,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// recover gives back run-out claims, and notes when the next one runs out. After a failure the next peek looks again; a server
+// recover gives back run-out claims, and notes when the next one runs out. After a failure it looks again in a second; a server
 // that is away shows in the peeks.
 func (sv *server) recover(ctx context.Context, j *job, r *result) {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
@@ -241,17 +241,21 @@ func (sv *server) recover(ctx context.Context, j *job, r *result) {
 		done, failed = sv.cfg.Store.Recover(ctx, sv.index, j.tables, recoverLimit)
 		err = errors.Join(err, failed)
 	}
-	if some || err != nil {
+	switch {
+	case err != nil:
+		r.runOut = time.Now().Add(max(in, retryRecover))
+	case some:
 		r.runOut = time.Now().Add(in)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		sv.metrics.failures.WithLabelValues(sv.name, "recover").Inc()
 		sv.limit.Of(sv.log, "recover").Warn("run-out claims could not be recovered", "error", err, "first_table", j.tables[0])
 	}
-	if done.Back+done.Buried == 0 {
+	if done.All() == 0 {
 		return
 	}
 	r.again = true
 	sv.metrics.recovered.WithLabelValues(sv.name).Add(float64(done.Back + done.Buried))
-	sv.limit.Of(sv.log, "recovered").Info("run-out claims recovered", "back", done.Back, "buried", done.Buried)
+	sv.metrics.leases.WithLabelValues(sv.name).Add(float64(done.Leases))
+	sv.limit.Of(sv.log, "recovered").Info("run-out claims recovered", "back", done.Back, "leases", done.Leases, "buried", done.Buried)
 }

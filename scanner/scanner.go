@@ -2,7 +2,9 @@ package scanner
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
@@ -65,6 +67,19 @@ func (s *Scanner) Set(tables []int, as *duequeue.Access) {
 // Wake says that the intake has room again for entries of a server that it refused, or demand again for whole rows. It never
 // blocks.
 func (s *Scanner) Wake(server int) { s.servers[server].look() }
+
+// RunOut says that claims in tables of a server can be recovered at a time. It is exact then, and a full look finds other claims.
+func (s *Scanner) RunOut(server int, tables []int, at time.Time) {
+	sv := s.servers[server]
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	for _, g := range sv.groups {
+		if !g.Guest && slices.ContainsFunc(g.tables, func(t int) bool { return slices.Contains(tables, t) }) {
+			g.endsAt(at)
+		}
+	}
+	sv.look()
+}
 
 // Refuse says that entries that the intake has had are due again, and that it has no room for them until then.
 func (s *Scanner) Refuse(server int, entries []duequeue.Entry) { s.servers[server].refuse(entries) }

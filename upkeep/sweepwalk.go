@@ -69,8 +69,8 @@ func (w *sweepWalk) recover(ctx context.Context) error {
 		w.reached = true
 		for w.cfg.Intake != nil {
 			got, err := w.cfg.Tables.Recover(ctx, w.server, tables, w.rows)
-			w.add(func(r *SweepResult) { r.Recovered += got.Back; r.Buried += got.Buried })
-			if got.Back+got.Buried > 0 && ctx.Err() == nil {
+			w.add(func(r *SweepResult) { r.Recovered += got.Back + got.Leases; r.Buried += got.Buried })
+			if got.All() > 0 && ctx.Err() == nil {
 				continue
 			}
 			if err != nil && ctx.Err() == nil {

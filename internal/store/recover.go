@@ -34,7 +34,7 @@ WHERE status = 1
 ORDER BY action_time
 LIMIT 1)`)
 
-// recoverBury and recoverBack end run-out claims of one table; sent in this
+// recoverLease, recoverBury and recoverBack end run-out claims of one table; sent in this
 // order, each row meets one of them.
 var (
 	recoverBury = prepare(`
@@ -67,7 +67,7 @@ const MaxCrashes = 5
 
 // Recover ends claims of the tables whose deadline passed 5 s ago or more, at
 // most limit of them (500 at most): the task is pending again, due at once, or dead where
-// this was its fifth. Where it did limit of them, there may be more. A table
+// this was its fifth. The end of a lease is a failed attempt instead. Where it did limit of them, there may be more. A table
 // that cannot be read or written, or has rows that another transaction holds, is named
 // in the error; all other rows are recovered. The counts stand beside the error.
 func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int) (Recovered, error) {
@@ -102,7 +102,7 @@ func (s *Store) NextRunOut(ctx context.Context, server int, tables []int) (in ti
 func (s *Store) recoverIn(ctx context.Context, server int, tables []int, limit int, total *Recovered, fail func(int, error)) error {
 	sv := s.servers[server]
 	for {
-		most, failed := limit-total.Back-total.Buried, make(map[int]bool)
+		most, failed := limit-total.All(), make(map[int]bool)
 		ids, err := s.findExpired(ctx, sv, tables, most)
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (s *Store) recoverRows(ctx context.Context, sv *server, parts []idsOf, tota
 	var text []byte
 	for _, part := range parts {
 		fill := s.ofTable(part.table, slots{"ids": part.ids, "crashes": MaxCrashes - 1})
-		text = recoverBack.render(recoverBury.render(text, fill), fill)
+		text = recoverBack.render(recoverBury.render(recoverLease.render(text, fill), fill), fill)
 	}
 	var counts []int64
 	err := s.transact(ctx, sv, tablesOf(parts), func(conn *sql.Conn) (err error) {
@@ -134,9 +134,12 @@ func (s *Store) recoverRows(ctx context.Context, sv *server, parts []idsOf, tota
 		return err
 	}
 	for i, n := range counts {
-		if i%2 == 0 {
+		switch i % 3 {
+		case 0:
+			total.Leases += int(n)
+		case 1:
 			total.Buried += int(n)
-		} else {
+		default:
 			total.Back += int(n)
 		}
 	}

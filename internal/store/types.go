@@ -130,8 +130,12 @@ type Offset struct {
 // Recovered counts what a Recover did.
 type Recovered struct {
 	Back   int // pending again
+	Leases int // the same, of workers that pull
 	Buried int // dead: the claim ran out for the fifth time
 }
+
+// All is how many claims it ended.
+func (r Recovered) All() int { return r.Back + r.Leases + r.Buried }
 
 // Count says how many rows of one biz type one table holds.
 type Count struct {
