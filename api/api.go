@@ -34,6 +34,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/apitoken"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/pull"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -41,6 +42,7 @@ import (
 type Config struct {
 	Tables  tocsin.Config
 	Cluster operator.View       // of the same cluster
+	Pull    *pull.Hub           // of the node in the same process; nil: there is none, and workers are refused
 	Tokens  func() apitoken.Set // the present ones; nil: none are wanted, and callers of this host may do everything
 	Origins []string            // of web pages that may call; none: no page may
 	Body    int64               // bytes of a request's body at most
@@ -84,6 +86,7 @@ func New(cfg Config) *API {
 	a.tasks()
 	a.runs()
 	a.recentRuns()
+	a.pulls()
 	a.changes()
 	a.bizTypes()
 	a.cluster()
@@ -126,6 +129,7 @@ func describe() huma.Config {
 	c.Tags = []*huma.Tag{
 		{Name: "token", Description: "What the caller may do"},
 		{Name: "tasks", Description: "Tasks, one by one and many at once"},
+		{Name: "pull", Description: "Workers that ask for due tasks, as docs/pull.md describes"},
 		{Name: "biz types", Description: "Kinds of tasks, and how they are delivered"},
 		{Name: "schedules", Description: "Tasks that repeat"},
 		{Name: "cluster", Description: "Nodes, tables and counts"},
@@ -223,7 +227,7 @@ func (a *API) Serve(ctx context.Context, l net.Listener, cfg *tls.Config) error 
 	defer end()
 	s := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return work },
-		Handler:     a.handler(), TLSConfig: cfg, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: bodyWithin + a.cfg.Timeout + writeWithin,
+		Handler:     a.handler(), TLSConfig: cfg, ReadHeaderTimeout: headerWithin, ReadTimeout: bodyWithin, WriteTimeout: bodyWithin + pull.MaxWait + a.cfg.Timeout + writeWithin,
 		IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
 		ErrorLog: log.New(io.Discard, "", 0), // strangers' handshakes and broken connections
 	}

@@ -24,6 +24,7 @@ type call struct {
 	share     *share         // of the token
 	held      int64          // bytes that count in share
 	body      []byte         // whole; nil: none, or not read yet
+	unsent    func()         // takes back what the answer hands over, if it can't be written; nil: nothing
 	cause     error          // of a problem that the caller is not told in full
 }
 

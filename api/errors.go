@@ -9,6 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/operator"
+	"github.com/tocsinhq/tocsin/pull"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -39,6 +40,8 @@ var known = []struct {
 	{tocsin.ErrInDelivery, http.StatusConflict, "in_delivery", "the task is being delivered, and its biz type is strict: nothing was changed; try again in a moment"},
 	{operator.ErrStatus, http.StatusConflict, "wrong_status", ""},
 	{tocsin.ErrInvalid, http.StatusUnprocessableEntity, "invalid", ""},
+	{pull.ErrNotRunning, http.StatusServiceUnavailable, "stopping", "the node of this API does not run: ask another one, or repeat the request"},
+	{pull.ErrFull, http.StatusTooManyRequests, "busy", ""},
 	{mysql.ErrTimeUp, http.StatusServiceUnavailable, "timeout", "the list took a server longer than it may: name a shorter time by from and to"},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "timeout", "the request took longer than node.api.limits.timeout: repeat it later; what was changed stays changed"},
 	{context.Canceled, http.StatusServiceUnavailable, "stopping", "the request was cut off, as its node stops or its caller is gone: repeat it"},
@@ -64,7 +67,7 @@ func problemOf(err error) *Problem {
 		if k.status == http.StatusUnprocessableEntity {
 			p.at("body")
 		}
-		if k.status == http.StatusServiceUnavailable {
+		if k.status == http.StatusServiceUnavailable || k.status == http.StatusTooManyRequests {
 			p.retry = retrySoon
 		}
 		return p

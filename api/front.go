@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/pull"
 )
 
 // everyone is the token of all callers if the API has no tokens: then they are on this host.
@@ -50,7 +51,11 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 	c, began := &call{}, time.Now()
 	by, _ := r.Context().Value(consoleKey{}).(byConsole)
 	c.console = by.user
-	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), a.cfg.Timeout)
+	within := a.cfg.Timeout
+	if polls(r) {
+		within += pull.MaxWait
+	}
+	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, c), within)
 	defer cancel()
 	w, r := &answer{ResponseWriter: to}, r.WithContext(ctx)
 	defer func() {
@@ -82,6 +87,9 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.router.ServeHTTP(w, r)
+	if c.unsent != nil && (http.NewResponseController(w).Flush() != nil || r.Context().Err() != nil) {
+		c.unsent()
+	}
 }
 
 // check returns why a request is refused before an operation is looked for; nil if it isn't.
@@ -93,7 +101,7 @@ func (a *API) check(w http.ResponseWriter, r *http.Request, c *call) *Problem {
 		return p
 	}
 	c.share = a.rates.of(c.token.ID)
-	if wait := c.share.take(); wait > 0 {
+	if wait := c.share.take(); wait > 0 && !polls(r) {
 		return problem(http.StatusTooManyRequests, "rate", "the token has used up its %g requests a second: repeat the request after Retry-After", a.cfg.Rate).after(wait)
 	}
 	return checkQuery(r.URL)

@@ -42,6 +42,7 @@ type NodeInfo struct {
 	Schema  int       `json:"schema"`           // schema version that its program is for; 0: 1, of a program that does not tell
 	Types   []string  `json:"types"`            // names of the biz types it delivers, sorted; null: not told, or too many to name in a row
 	Listen  string    `json:"listen,omitempty"` // address of its status page
+	API     string    `json:"api,omitempty"`    // URL of its HTTP API
 	Started time.Time `json:"started"`
 	// Lacks are the biz types of its group that it does not deliver, with the reasons: others stand in for it. null: an
 	// older program, which does not tell.

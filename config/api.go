@@ -55,6 +55,17 @@ func (l APILimits) withDefaults() APILimits {
 // HasTokens reports whether the file names tokens, be it in another file. An empty list allows nobody.
 func (a API) HasTokens() bool { return a.Tokens != nil || a.TokensFile != "" }
 
+// URL is that of the API at an address; "" if there is none.
+func (a API) URL(listen string) string {
+	switch {
+	case listen == "" || listen == Off:
+		return ""
+	case a.TLS.Cert != "":
+		return "https://" + listen
+	}
+	return "http://" + listen
+}
+
 // LoopbackOnly returns why the API can't listen on an address: without tokens everybody who reaches it may do everything.
 func (a API) LoopbackOnly(listen string) error {
 	host, _, err := net.SplitHostPort(listen)

@@ -94,7 +94,8 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		s.notClaimed(byID, err)
 		return nil
 	}
-	before, hold := time.Now(), l.kind.rule.Load().timeout+claimMargin
+	r := l.kind.rule.Load()
+	before, hold, by := time.Now(), r.hold(), s.claimer(r)
 	wary := before.UnixNano() < l.wary.Load()
 	draining, end := s.d.whileDraining()
 	defer end()
@@ -103,7 +104,7 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 	rows, err := s.claimRows(ctx, s.d.whileDraining, store.Claim{
 		Server: s.index,
 		Rows:   entries,
-		By:     s.d.cfg.Node,
+		By:     by,
 		Hold:   hold,
 		Fence:  s.d.fence(owner),
 		Known:  known,
@@ -121,7 +122,7 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		delete(byID, row.JobID)
 		row.ActionTime = t.row.ActionTime // for the target, whom the claim's deadline does not concern
 		row.Schedule, row.FireTime = t.row.Schedule, t.row.FireTime
-		t.row, t.claimed, t.until, t.loaded = row, true, before.Add(hold), at
+		t.row, t.claimed, t.by, t.until, t.loaded = row, true, by, before.Add(hold), at
 		got = append(got, t)
 	}
 	s.granted(got)
@@ -166,9 +167,4 @@ func gained(before *rule, informed bool) time.Time {
 		return time.Now().Add(uncleanFor)
 	}
 	return time.Time{}
-}
-
-// claims reports whether each row is claimed before it starts.
-func (r *rule) claims() bool {
-	return r.policy.Strict || !r.claimUntil.IsZero() && time.Now().Before(r.claimUntil) // the clock is asked for each row
 }

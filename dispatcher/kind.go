@@ -9,43 +9,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
-
-// rule is what a kind goes by at the moment. It never changes; a new policy is
-// a new rule.
-type rule struct {
-	policy     biztype.Policy // with defaults
-	sink       Sink
-	batch      int
-	rows       int // see Target.Rows; 0: no bound
-	version    int // the newest of a payload that sink reads; 0: all
-	class      class
-	timeout    time.Duration
-	claimAfter time.Duration
-	sweptAfter time.Duration
-	paused     bool
-	lacked     bool      // paused because this process can't deliver the type
-	claimUntil time.Time // until then each row is claimed: see gained
-}
-
-func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
-	timeout, swept := p.Timeout.D(), biztype.SweptAfter(p, grace)
-	return &rule{
-		policy:     p,
-		sink:       t.Sink,
-		batch:      max(t.Batch, 1),
-		rows:       t.Rows,
-		version:    t.Version,
-		class:      classOf(p.Priority),
-		timeout:    timeout,
-		claimAfter: claimAfter(swept, timeout),
-		sweptAfter: swept,
-		paused:     p.Paused,
-	}
-}
 
 // kind is one biz type: the slots and the rate that its lanes on all servers
 // share, and the rows that are ready to start.
@@ -159,6 +125,9 @@ func (k *kind) free(l *lane) int {
 		second := int(k.limiter.Limit())
 		n = min(n, max(second/len(k.lanes)+1, min(r.batch, second+1)))
 	}
+	if r.pulled() {
+		return min(n, k.wanted(r, l))
+	}
 	if n+l.ahead == 0 && k.waiting > 0 && l.turn != k.turn {
 		return one
 	}
@@ -174,7 +143,8 @@ func (k *kind) put(l *lane, tasks []*task) {
 		return
 	}
 	k.mu.Lock()
-	l.ready.push(tasks, k.rule.Load().batch > 1)
+	r := k.rule.Load()
+	l.ready.push(tasks, r.batch > 1 && !r.pulled())
 	l.turn = k.turn
 	k.waiting += len(tasks)
 	k.mu.Unlock()

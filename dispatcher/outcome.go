@@ -11,15 +11,17 @@ import (
 
 // reply is what an error of a target says. The zero value is nil's.
 type reply struct {
-	verb   tocsin.Verb
-	undone bool          // see ending
-	missed bool          // its delivery did not reach the target, and shall be made again
-	away   bool          // missed, and the sink knows that the target is away
-	unsent bool          // found without the target: it shows nothing of that
-	cause  cause         // of a failure
-	in     time.Duration // Retried, Snoozed: until the next attempt; below 0: by the policy
-	rest   time.Duration // for so long the target wants to rest; 0: it does not
-	reason string
+	verb    tocsin.Verb
+	undone  bool          // see ending
+	missed  bool          // its delivery did not reach the target, and shall be made again
+	away    bool          // missed, and the sink knows that the target is away
+	leased  bool          // a worker has the task: see ErrLeased
+	untaken bool          // no worker took it: see ErrUntaken
+	unsent  bool          // found without the target: it shows nothing of that
+	cause   cause         // of a failure
+	in      time.Duration // Retried, Snoozed: until the next attempt; below 0: by the policy
+	rest    time.Duration // for so long the target wants to rest; 0: it does not
+	reason  string
 }
 
 // replyOf reads an error, once and for all: its methods are the target's, and may panic. Then neither its cause is known nor what it says of
@@ -27,6 +29,12 @@ type reply struct {
 func replyOf(err error) (a reply) {
 	if err == nil {
 		return a
+	}
+	switch err { // these come in numbers
+	case ErrLeased:
+		return reply{verb: tocsin.Snoozed, leased: true}
+	case ErrUntaken:
+		return reply{verb: tocsin.Snoozed, undone: true, untaken: true}
 	}
 	a.verb, a.in, a.reason = tocsin.AsOutcome(err)
 	defer func() { _ = recover() }()

@@ -46,21 +46,10 @@ func (k *kind) note(a attempt, results []result, took time.Duration) {
 			JobID: r.row.JobID, Schedule: scheduleOf(r.task), Type: r.row.Type,
 			Version: r.row.Version, Attempt: r.row.Attempts + 1, Node: k.d.cfg.Node,
 			Started: r.row.ActionTime.UnixMilli() + r.late.Milliseconds(), Lateness: r.late.Milliseconds(),
-			Took: took.Milliseconds(), Output: said(r.reason, a.outputs.Of(uint64(r.row.JobID))),
+			Took: took.Milliseconds(), Output: client.AttemptOutput(r.reason, a.outputs.Of(uint64(r.row.JobID))),
 		}
 		r.run = &runs[i]
 	}
-}
-
-// said is the output of an attempt; of a failed one, its reason comes first.
-func said(reason, text string) string {
-	switch {
-	case reason == "":
-		return text
-	case text == "":
-		return client.CutOutput(reason)
-	}
-	return client.CutOutput(reason + "\n" + text)
 }
 
 // record hands over the runs of outcomes that are stored.
@@ -81,9 +70,6 @@ func (s *server) record(batch []result, fates []store.Fate) {
 	}
 }
 
-// ended are the outcomes of runs by verb, if the verb was stored.
-var ended = [...]string{tocsin.Completed: store.RunCompleted, tocsin.Retried: store.RunRetried, tocsin.Snoozed: store.RunSnoozed, tocsin.Buried: store.RunBuried}
-
 // became returns the outcome of a run.
 func (r result) became(fate store.Fate) string {
 	switch {
@@ -100,7 +86,7 @@ func (r result) became(fate store.Fate) string {
 	case r.verb == tocsin.Skipped:
 		return firstWord(r.reason)
 	}
-	return ended[r.verb]
+	return store.RunEnded[r.verb]
 }
 
 // firstWord returns what a schedule's reason says became of a run, "missed" of "missed: 5m0s late".

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -132,7 +133,8 @@ func inSlot[T any](ctx context.Context, slots chan struct{}, do func() (T, error
 // beginOne has one run claimed. An answer that was lost is asked for again, whatever the next tries meet: Begin recognises its claim.
 func (s *server) beginOne(t *task) error {
 	var before time.Time // the first try
-	hold := t.lane.kind.rule.Load().timeout + claimMargin
+	r := t.lane.kind.rule.Load()
+	hold, by := r.hold(), s.claimer(r)
 	ctx, end := s.d.whileDraining()
 	defer end()
 	lost := false // the answer of a try: it may be claimed
@@ -149,11 +151,11 @@ func (s *server) beginOne(t *task) error {
 			default:
 				before = time.Now()
 			}
-			return s.d.cfg.Runs.Begin(ctx, t.turn, t.row, s.d.cfg.Node, hold)
+			return s.d.cfg.Runs.Begin(ctx, t.turn, t.row, by, hold)
 		})
 	})
 	if err == nil && done.Deadline != 0 {
-		s.begun(t, done, before.Add(hold))
+		s.begun(t, done, by, before.Add(hold))
 		return nil
 	}
 	s.letGo(t)
@@ -185,10 +187,10 @@ func (s *server) beginOne(t *task) error {
 }
 
 // begun makes a claimed run ready, and ends the deliveries of those that it replaces at once, as far as they are in this process.
-func (s *server) begun(t *task, done schedule.Began, until time.Time) {
+func (s *server) begun(t *task, done schedule.Began, by string, until time.Time) {
 	row := *t.row
-	row.Status, row.ClaimedBy, row.Action = tocsin.Claimed, s.d.cfg.Node, done.Deadline
-	t.row, t.claimed, t.until, t.loaded = &row, true, until, time.Now()
+	row.Status, row.ClaimedBy, row.Action = tocsin.Claimed, by, done.Deadline
+	t.row, t.claimed, t.by, t.until, t.loaded = &row, true, by, until, time.Now()
 	s.d.metrics.claimed.Inc()
 	s.d.claimed.Add(1)
 	if len(done.Replaced) > 0 {
@@ -234,7 +236,7 @@ func (s *server) unwanted(t *task, reason string) *store.Run {
 	now := s.now()
 	return &store.Run{
 		JobID: t.row.JobID, Schedule: scheduleOf(t), Type: t.row.Type, Version: t.row.Version, Attempt: t.row.Attempts + 1, Node: s.d.cfg.Node,
-		Started: now, Lateness: max(now-t.row.ActionTime.UnixMilli(), 0), Output: said(reason, ""),
+		Started: now, Lateness: max(now-t.row.ActionTime.UnixMilli(), 0), Output: client.AttemptOutput(reason, ""),
 	}
 }
 

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -17,6 +18,7 @@ type task struct {
 	asked   time.Time      // when its load was sent, monotonic
 	loaded  time.Time      // when it had come, and was claimed if it had to be
 	until   time.Time      // claimed: the claim ends after this; zero: no claim
+	by      string         // claimed: the claimer; "": this node
 	late    time.Duration
 	began   time.Time     // its delivery; guarded by server.mu
 	timeout time.Duration // of the delivery, once it has started
@@ -90,7 +92,7 @@ func (r result) outcome() store.Outcome {
 		Version:   r.row.Version,
 		Attempts:  r.row.Attempts,
 		Claimed:   r.claimed,
-		By:        r.lane.kind.d.cfg.Node,
+		By:        cmp.Or(r.by, r.lane.kind.d.cfg.Node),
 		Action:    r.row.Action,
 		Prolonged: r.overtime,
 		Next:      r.next,

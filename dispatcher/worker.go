@@ -155,6 +155,7 @@ func (w *worker) finish(a attempt, replies []reply) {
 		}
 		a.excuse(replies)
 		w.kind.judge(w, replies)
+		a, replies = w.kind.handOver(a, replies)
 		if a, replies = w.kind.release(a, replies); len(replies) > 0 {
 			w.results = w.kind.end(a, replies, w.results[:0], false)
 		}

@@ -56,6 +56,7 @@ type Config struct {
 
 	Version    string                                      // shown in `cluster nodes`
 	Listen     string                                      // address of the status page, shown in `cluster nodes`
+	API        string                                      // URL of the HTTP API in the same process, for workers that ask: see pull; "": there is none
 	Logger     *slog.Logger                                // nil: warnings and errors go to slog.Default()
 	Registerer prometheus.Registerer                       // nil: metrics are not exported
 	Getenv     func(string) string                         // where webhook secrets come from; nil: os.Getenv

@@ -24,7 +24,7 @@ type membership interface {
 
 // join makes the node's place in its group.
 func (p *parts) join(ctx context.Context) (err error) {
-	info := assign.NodeInfo{Version: p.cfg.Version, Schema: layoutrow.SchemaVersion, Listen: p.cfg.Listen, Started: p.started}
+	info := assign.NodeInfo{Version: p.cfg.Version, Schema: layoutrow.SchemaVersion, Listen: p.cfg.Listen, API: p.cfg.API, Started: p.started}
 	if p.cfg.Ownership == ByRows {
 		p.claimers = newClaimers(p.cfg, p.store, info)
 		p.group = p.claimers

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsinhq/tocsin/internal/store"
+	"github.com/tocsinhq/tocsin/pull"
 )
 
 // Node owns a share of the tables and delivers what is due in them.
@@ -20,6 +21,7 @@ type Node struct {
 	cfg      Config
 	handlers *Handlers
 	bringer  *bringer
+	hub      *pull.Hub
 	begun    atomic.Bool                  // Run is under way
 	running  atomic.Pointer[parts]        // nil before its parts are made and after their end
 	sweeps   atomic.Bool                  // Run sweeps until etcd answers
@@ -59,8 +61,11 @@ func newNode(cfg Config, h *Handlers) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Node{cfg: cfg, handlers: h.wrapped(), bringer: b}, nil
+	return &Node{cfg: cfg, handlers: h.wrapped(), bringer: b, hub: pull.NewHub()}, nil
 }
+
+// Pull is where workers ask for the tasks of pull types. It serves while Run is under way.
+func (n *Node) Pull() *pull.Hub { return n.hub }
 
 var errNoContext = errors.New("node: the context is nil")
 
@@ -109,6 +114,9 @@ func (p *parts) run(ctx context.Context) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, failed := errgroup.WithContext(work)
+	defer context.AfterFunc(ctx, p.hub.Close)() // those who wait ask another node
+	defer p.hub.Close()
+	p.openHub()
 	defer context.AfterFunc(ctx, func() { p.dispatcher.DrainBy(time.Now().Add(p.cfg.DrainTimeout)) })()
 	g.Go(func() error { p.certificates.run(failed); return nil })
 	g.Go(func() error { p.health.Run(failed); return nil })

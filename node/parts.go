@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/outbox/relay"
+	"github.com/tocsinhq/tocsin/pull"
 	"github.com/tocsinhq/tocsin/scanner"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/upkeep"
@@ -31,6 +32,8 @@ type parts struct {
 	expires      mysql.Expiry // of the connection to etcd
 	watcher      *biztype.Watcher
 	targets      *targets // nil until the engines are made
+	hub          *pull.Hub
+	runs         *schedule.Runs
 	dispatcher   *dispatcher.Dispatcher
 	history      *upkeep.Recorder
 	scanner      *scanner.Scanner
@@ -52,7 +55,7 @@ type parts struct {
 // open checks the stored layout, reads the policies, and makes the engines. One
 // usable database is enough.
 func (n *Node) open(ctx context.Context) (p *parts, err error) {
-	p = &parts{cfg: n.cfg, handlers: n.handlers, bringer: n.bringer, started: time.Now()}
+	p = &parts{cfg: n.cfg, handlers: n.handlers, bringer: n.bringer, hub: n.hub, started: time.Now()}
 	p.metrics = newScope(n.cfg.Registerer)
 	p.cfg.Registerer = p.metrics.registerer()
 	defer func() {
@@ -75,6 +78,7 @@ func (n *Node) open(ctx context.Context) (p *parts, err error) {
 		return p, unread
 	}
 	p.targets = newTargets(p.cfg, p.handlers, p.cfg.mine)
+	p.targets.hub = p.hub
 	p.targets.export(p.cfg.Registerer)
 	p.compareHorizon()
 	if p.store.Identity() == "" {
@@ -94,13 +98,14 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 	p.history = upkeep.NewRecorder(upkeep.RecorderConfig{
 		Runs: p.store, Servers: p.store.Servers(), Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
+	p.runs = schedule.NewRuns(p.store, schedule.RunsConfig{
+		Missed: p.alarms.Missed, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+	})
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.group.ID(),
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, LookAhead: p.cfg.LookAhead,
 		DrainTimeout: p.cfg.DrainTimeout,
-		Runs: schedule.NewRuns(p.store, schedule.RunsConfig{
-			Missed: p.alarms.Missed, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
-		}),
+		Runs:         p.runs, Leased: func(server int, tables []int, at time.Time) { p.scanner.RunOut(server, tables, at) },
 		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
 		Woken: func(server int) { p.scanner.Wake(server) }, Refused: func(server int, rows []duequeue.Entry) { p.scanner.Refuse(server, rows) },
 		Exact: true, Settled: func(s dispatcher.Settlement) { died(p.alarms, s) }, Record: p.history.Record, Observe: p.cfg.observer(ctx),
@@ -153,6 +158,14 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 		Cluster: p.cfg.Tables, Changed: func(now []biztype.Policy) { p.roster.set(ctx, now) }, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	return err
+}
+
+// openHub lets workers ask for tasks.
+func (p *parts) openHub() {
+	p.hub.Open(pull.Backend{
+		Store: p.store, Runs: p.runs, Node: p.group.ID(), Policies: p.roster.known, Mine: p.cfg.mine, Ask: p.dispatcher.Ask,
+		Record: p.history.Record, Died: p.alarms.Died, Registerer: p.cfg.Registerer,
+	})
 }
 
 // died tells alarms of a task that an outcome has made dead.

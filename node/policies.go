@@ -87,6 +87,8 @@ func (t *targets) idle(policies []biztype.Policy) map[string]string {
 			idle[name] = "the policy of its biz type sends the tasks to a callback: remove webhook from the policy, or the handler from the program"
 		case policies[i].Sink != nil:
 			idle[name] = "the policy of its biz type sends the tasks to a message broker: remove sink from the policy, or the handler from the program"
+		case policies[i].Pull != nil:
+			idle[name] = "by the policy of its biz type workers ask for the tasks: remove pull from the policy, or the handler from the program"
 		}
 	}
 	return idle
@@ -134,7 +136,7 @@ func (p *parts) strict(ctx context.Context) error {
 	}
 	others, told, err := p.group.Delivered(ctx)
 	nobody := maps.Clone(lacks)
-	maps.DeleteFunc(nobody, func(name, _ string) bool { return others[name] })
+	maps.DeleteFunc(nobody, func(name, why string) bool { return others[name] || why == errUnasked.Error() }) // workers come later
 	switch {
 	case len(nobody) > 0 && err != nil:
 		return fmt.Errorf("strict: read what other nodes deliver: %w", err)

@@ -73,9 +73,17 @@ func newRoster(t *targets, g group, log *slog.Logger, r prometheus.Registerer) *
 	}
 }
 
-// run reads the secrets again at intervals, until ctx ends.
+// run reads the secrets again at intervals, and looks who asks for tasks, until ctx ends.
 func (r *roster) run(ctx context.Context) {
-	for loop.Wait(ctx, rosterEvery) == nil {
+	tick := time.NewTicker(rosterEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-r.targets.hub.News():
+		}
 		r.look(ctx)
 	}
 }
@@ -164,6 +172,7 @@ func (r *roster) say() {
 	for name, why := range r.told.Lacks {
 		switch delivered, known := r.group.Elsewhere(name); {
 		case !known: // the group's keys have not been read yet
+		case why == errUnasked.Error(): // workers decide when they come: a metric and an alert tell
 		case delivered:
 			r.limit.Of(r.log, "lacks "+name).Warn("biz type can't be delivered here: other nodes of the group stand in",
 				"biz_type", name, "why", why)

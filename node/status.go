@@ -8,6 +8,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/store"
+	"github.com/tocsinhq/tocsin/pull"
 )
 
 // Report is what the status page says of a running node.
@@ -28,6 +29,8 @@ type Report struct {
 	// Newer are the biz types of which tasks were left alone lately, since their payload is newer than this program reads,
 	// with the newest version.
 	Newer map[string]int `json:"newer_payloads,omitempty"`
+	// Asked are the pull types of the group, with the workers that ask this node.
+	Asked map[string]pull.Asked `json:"pull,omitempty"`
 	// Idle are the handlers that get no task, with the reasons, by biz type.
 	Idle map[string]string `json:"handlers_idle"`
 	Work Work              `json:"work"`
@@ -107,7 +110,7 @@ func (n *Node) Report() (Report, bool) {
 		Node: p.group.ID(), Group: n.cfg.Group, Version: n.cfg.Version, Started: p.started,
 		Mode: p.mode(), Owned: p.group.Owned(), Wanted: p.group.Wanted(),
 		Types: told.Types, Lacks: told.Lacks, Single: p.targets.single(p.roster.known()), Newer: told.Newer, Idle: p.roster.without(), Work: p.dispatcher.Stats(), Lanes: p.dispatcher.Lanes(),
-		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.health.Hanging(), Behind: p.generator.Behind().Seconds(),
+		Databases: p.health.State().Sick(), Servers: p.health.Servers(), Hangs: p.health.Hanging(), Asked: p.hub.Asked(), Behind: p.generator.Behind().Seconds(),
 	}, true
 }
 

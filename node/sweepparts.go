@@ -175,9 +175,9 @@ func (w *sweepParts) sick(server int) error {
 	return w.writes.refusal(server)
 }
 
-// mine is all that goes to callbacks and brokers for a sweeper without handlers, else that of its group.
+// mine is, but for what workers ask for, all that goes to callbacks and brokers for a sweeper without handlers, else that of its group.
 func (w *sweepParts) mine(p biztype.Policy) bool {
-	return len(w.handlers.targets) == 0 || p.Handled() || w.cfg.only != nil || p.WithDefaults().Group == w.cfg.Group
+	return p.Pull == nil && (len(w.handlers.targets) == 0 || p.Handled() || w.cfg.only != nil || p.WithDefaults().Group == w.cfg.Group)
 }
 
 // watch follows changes of the policies while the sweep runs. A single sweep does not

@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/loop"
+	"github.com/tocsinhq/tocsin/pull"
 	"github.com/tocsinhq/tocsin/webhook"
 )
 
@@ -33,7 +34,8 @@ type targets struct {
 	secrets  webhook.Secrets
 	handlers *Handlers
 	mine     func(biztype.Policy) bool
-	atOnce   bool // a fallback delivers as soon as the first link is away: what comes is overdue, and soon all ends
+	hub      *pull.Hub // of workers that ask this process; nil: none do
+	atOnce   bool      // a fallback delivers as soon as the first link is away: what comes is overdue, and soon all ends
 	limit    loop.LogLimit
 	metrics  *linkMetrics
 	reading  chan struct{} // 1 slot, taken while secrets are read
@@ -41,7 +43,8 @@ type targets struct {
 	mu       sync.Mutex
 	values   map[string]secret // as last read, by name
 	made     map[string]made   // by policy name
-	changes  int               // of made and outdated, so far
+	pulled   []string          // pull types that workers ask for here
+	changes  int               // of made, pulled and outdated, so far
 	outdated map[string]error  // biz types that newer nodes deliver, with the reasons
 }
 
@@ -87,6 +90,8 @@ func (t *targets) find(p biztype.Policy) (dispatcher.Target, error) {
 	switch {
 	case !t.mine(p):
 		return dispatcher.Target{}, fmt.Errorf("biz type %s belongs to group %s", p.Name, p.WithDefaults().Group)
+	case p.Pull != nil:
+		return t.asked(p)
 	case !p.Handled():
 		to, err := t.make(p)
 		target := dispatcher.Target{Sink: to, Batch: batchOf(p)}
@@ -266,13 +271,18 @@ func (t *targets) link(p biztype.Policy, m *made) (dispatcher.Sink, error) {
 func (t *targets) reload(policies []biztype.Policy, before *int) bool {
 	wanted := make(map[string]bool)
 	for _, p := range policies {
-		if t.mine(p) && !p.Handled() {
+		if t.mine(p) && !p.Handled() && p.Pull == nil {
 			wanted[p.Name] = true
 			_, _ = t.make(p)
 		}
 	}
+	pulled := t.pulledNow(policies)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !slices.Equal(pulled, t.pulled) {
+		t.pulled = pulled
+		t.changes++
+	}
 	for name, m := range t.made {
 		if !wanted[name] {
 			m.close()

@@ -286,14 +286,28 @@ func addAsked(groups []Group, pages []statusPage, nodes []assign.NodeState) []Gr
 // pageOf returns where a node's status page is; its address is "" if it has none. A node that listens on all addresses of its host is
 // asked by its name, which by default is the host's.
 func pageOf(n assign.NodeState) statusPage {
-	host, port, err := net.SplitHostPort(n.Info.Listen)
+	return statusPage{Node: n.ID, Address: reached(n, n.Info.Listen)}
+}
+
+// APIOf returns the URL of a node's HTTP API; "" if it has none.
+func APIOf(n assign.NodeState) string {
+	scheme, listen, _ := strings.Cut(n.Info.API, "://")
+	if at := reached(n, listen); at != "" {
+		return scheme + "://" + at
+	}
+	return ""
+}
+
+// reached is how others reach what a node listens on: on all addresses, by the node's name. "": it is not known.
+func reached(n assign.NodeState, listen string) string {
+	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return statusPage{Node: n.ID}
+		return ""
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = n.ID[:max(strings.LastIndex(n.ID, "-"), 0)]
 	}
-	return statusPage{Node: n.ID, Address: net.JoinHostPort(host, port)}
+	return net.JoinHostPort(host, port)
 }
 
 // Lane is what a node has in hand of one biz type.

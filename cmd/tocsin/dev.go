@@ -341,7 +341,7 @@ func (a *app) stayUp(ctx context.Context, c *devcluster.Cluster, f devFlags, vie
 		return err
 	}
 	file.Console.Base = "/"
-	requests, err := a.listenAPI(file, net.JoinHostPort("127.0.0.1", strconv.Itoa(f.apiPort)), a.logger("warn", "text"), c.Registerer())
+	requests, err := a.listenAPI(file, net.JoinHostPort("127.0.0.1", strconv.Itoa(f.apiPort)), c.Pull(), a.logger("warn", "text"), c.Registerer())
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/outbox/relay"
+	"github.com/tocsinhq/tocsin/pull"
 )
 
 // serveFlags are those of `tocsin serve`; they win over the config file.
@@ -72,6 +73,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	defer sinks.close(ctx)
 	cfg.Sinks = sinks
+	requested := cmp.Or(f.api, file.Node.API.Listen)
+	cfg.API = file.Node.API.URL(requested)
 	n, err := node.New(cfg, nil)
 	if err != nil {
 		return err
@@ -84,7 +87,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return errors.Join(err, page.close())
 	}
-	requests, err := a.listenAPI(file, cmp.Or(f.api, file.Node.API.Listen), a.logger(file.Log.Level, file.Log.Format), registry)
+	requests, err := a.listenAPI(file, requested, n.Pull(), a.logger(file.Log.Level, file.Log.Format), registry)
 	if err != nil {
 		return errors.Join(err, page.close(), profiles.close())
 	}
@@ -119,7 +122,7 @@ type apiServer struct {
 }
 
 // listenAPI takes the address of the API at once, as listen does. r may be nil.
-func (a *app) listenAPI(file config.File, address string, log *slog.Logger, r prometheus.Registerer) (*apiServer, error) {
+func (a *app) listenAPI(file config.File, address string, workers *pull.Hub, log *slog.Logger, r prometheus.Registerer) (*apiServer, error) {
 	of := file.Node.API
 	if address == "" || address == config.Off {
 		return nil, nil
@@ -141,7 +144,7 @@ func (a *app) listenAPI(file config.File, address string, log *slog.Logger, r pr
 	}
 	log.Info("the API listens", "address", l.Addr().String(), "tokens", of.HasTokens(), "tls", secure != nil, "console", file.Console.Base)
 	return &apiServer{api.New(api.Config{
-		Tables: file.Tocsin(), Cluster: viewOf(file), Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
+		Tables: file.Tocsin(), Cluster: viewOf(file), Pull: workers, Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
 		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Beside: consoleOf(file, tokens, log), Logger: log, Registerer: r,
 	}), secure, l}, nil
 }
@@ -267,8 +270,9 @@ the lines into the file of node.api.tokens_file, which tocsin serve reads again 
 below node.api.tokens. To take a token back, remove its lines.
 
   scope    allows
+  work     to take the tasks of biz types with pull, and settle them; nothing else
   read     to look up tasks, schedules, runs, biz types, nodes and counts
-  write    and to add, cancel and reschedule tasks, to create, change, run and delete schedules
+  write    and to work, and to add, cancel and reschedule tasks, to create, change, run and delete schedules
   operate  and to redrive and bury tasks, to backfill schedules, to pause and resume biz types`,
 		Example: "  tocsin token new --name shop --scope write --types 'order.*'\n" +
 			"  tocsin token new --name grafana --scope read --types '*' --expires 2160h",
@@ -292,7 +296,7 @@ below node.api.tokens. To take a token back, remove its lines.
 		},
 	}
 	c.Flags().StringVar(&t.Name, "name", "", "holder of the token, as shown in the log: letters, digits, '.', '_' and '-'")
-	c.Flags().StringVar(&scope, "scope", "", "read, write or operate")
+	c.Flags().StringVar(&scope, "scope", "", "work, read, write or operate")
 	c.Flags().StringSliceVar(&t.BizTypes, "types", nil, "names of biz types, where * stands for any text; a single * allows all")
 	c.Flags().StringVar(&expires, "expires", "", "when the token ends: a time (2030-01-02T15:04:05Z), or a duration from now (2160h); default: never")
 	return c

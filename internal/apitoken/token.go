@@ -24,21 +24,22 @@ import (
 	"github.com/tocsinhq/tocsin/internal/name"
 )
 
-// Scope is what a token may do. Each scope includes those before it.
+// Scope is what a token may do.
 type Scope string
 
-// The scopes.
+// The scopes. Each allows what those before it do, but for Work.
 const (
 	Read    Scope = "read"    // look up tasks, schedules, runs, biz types, nodes, counts
-	Write   Scope = "write"   // and add, cancel and reschedule tasks, create, change, run and delete schedules
+	Work    Scope = "work"    // nothing but to take the tasks of pull types, and settle them
+	Write   Scope = "write"   // to read and work, and to add, cancel and reschedule tasks, create, change, run and delete schedules
 	Operate Scope = "operate" // and redrive and bury tasks, backfill schedules, pause and resume biz types
 )
 
-var scopes = []Scope{Read, Write, Operate}
+var scopes = []Scope{Read, Work, Write, Operate}
 
 // Allows reports whether a token of this scope may do what needs the other.
 func (s Scope) Allows(need Scope) bool {
-	return slices.Index(scopes, s) >= slices.Index(scopes, need)
+	return s == need || s != Work && slices.Index(scopes, s) >= slices.Index(scopes, need)
 }
 
 // Token is what the config keeps of a token.
@@ -98,7 +99,7 @@ func (t Token) Check() error {
 func checkRights(whose string, scope Scope, bizTypes []string) error {
 	switch {
 	case !slices.Contains(scopes, scope):
-		return fmt.Errorf("%s: scope %q: use read, write or operate", whose, scope)
+		return fmt.Errorf("%s: scope %q: use read, work, write or operate", whose, scope)
 	case len(bizTypes) == 0:
 		return fmt.Errorf("%s: biz_types is empty: name biz types, such as order.*, or * for all", whose)
 	}

@@ -72,3 +72,14 @@ func CutOutput(text string) string {
 	}
 	return short
 }
+
+// AttemptOutput is the output of an attempt in the history; of a failed one, its reason comes first.
+func AttemptOutput(reason, text string) string {
+	switch {
+	case reason == "":
+		return text
+	case text == "":
+		return CutOutput(reason)
+	}
+	return CutOutput(reason + "\n" + text)
+}

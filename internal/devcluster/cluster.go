@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/pull"
 	"github.com/tocsinhq/tocsin/sink"
 )
 
@@ -198,6 +199,14 @@ func (c *Cluster) addNode(name string) error {
 	c.statuses, c.names = append(c.statuses, startWeb(l, c.page.status(name, n))), append(c.names, name)
 	c.nodes.Add(name, n)
 	return nil
+}
+
+// Pull is where workers ask the first node for tasks; nil without nodes.
+func (c *Cluster) Pull() *pull.Hub {
+	if len(c.nodes.Nodes) == 0 {
+		return nil
+	}
+	return c.nodes.Nodes[0].Pull()
 }
 
 // Registerer is that of the first node, for what its process exports beside it, as tocsin serve does; nil without nodes.

@@ -59,6 +59,9 @@ const (
 	RunSkipped     = "skipped"     // a schedule's run that was not delivered as an earlier one was open
 )
 
+// RunEnded are the outcomes by verb, if the verb was stored.
+var RunEnded = [...]string{tocsin.Completed: RunCompleted, tocsin.Retried: RunRetried, tocsin.Snoozed: RunSnoozed, tocsin.Buried: RunBuried}
+
 // Run is one attempt in the history, or a run of a schedule that was not delivered.
 type Run struct {
 	ID       uint64 // run_id; 0 before it is stored

@@ -1,0 +1,31 @@
+package node
+
+import (
+	"errors"
+
+	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/dispatcher"
+)
+
+// errUnasked is why a node lacks a pull type. Others, whose workers ask, stand in for it.
+var errUnasked = errors.New("no worker has asked this node for its tasks for a minute")
+
+// asked returns the target of a pull type, if workers ask for its tasks.
+func (t *targets) asked(p biztype.Policy) (dispatcher.Target, error) {
+	if t.hub != nil {
+		if target, asked := t.hub.Target(p); asked {
+			return target, nil
+		}
+	}
+	return dispatcher.Target{}, errUnasked
+}
+
+// pulledNow returns the pull types that workers ask for here.
+func (t *targets) pulledNow(policies []biztype.Policy) (names []string) {
+	for _, p := range policies {
+		if _, asked := t.of(p); asked && p.Pull != nil {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
