@@ -58,7 +58,8 @@ type BizType struct {
 	Number      ID       `json:"number"`
 	Group       string   `json:"group" doc:"The nodes that deliver it" example:"callback"`
 	Webhook     string   `json:"webhook,omitempty" doc:"URL of the callback; left out if the type has none"`
-	Sink        *Sink    `json:"sink,omitempty" doc:"Message broker that gets the tasks; left out if the type has none. A type without webhook and sink has a Go handler"`
+	Sink        *Sink    `json:"sink,omitempty" doc:"Message broker that gets the tasks; left out if the type has none. A type without webhook, sink and lease_ms has a Go handler"`
+	LeaseMS     int64    `json:"lease_ms,omitempty" doc:"Workers ask for the tasks, and have each for so long; left out of other types"`
 	Fallback    string   `json:"fallback,omitempty" doc:"What delivers while that is away: the URL of a callback, or the name of a sink"`
 	FallbackMS  int64    `json:"fallback_after_ms,omitempty" doc:"For how long that is away before the fallback delivers"`
 	Batch       int      `json:"batch,omitempty" doc:"Tasks in one request of the callback at most; left out: a request for each task"`
@@ -118,6 +119,9 @@ func bizTypeOf(p biztype.Policy, c *call) BizType {
 	if s := p.Sink; s != nil {
 		b.Sink = &Sink{s.Name, s.Topic, s.Key, cmp.Or(s.Format, "cloudevents")}
 	}
+	if p.Pull != nil {
+		b.LeaseMS = p.Pull.Lease.D().Milliseconds()
+	}
 	switch f := p.Fallback; {
 	case f == nil:
 	case f.Webhook != nil:
@@ -137,7 +141,7 @@ func bizTypeOf(p biztype.Policy, c *call) BizType {
 
 // defaultsOf names the fields of a policy that are as those of a policy that leaves them out.
 func defaultsOf(p biztype.Policy) []string {
-	plain := biztype.Policy{Webhook: p.Webhook, Sink: p.Sink}.WithDefaults()
+	plain := biztype.Policy{Webhook: p.Webhook, Sink: p.Sink, Pull: p.Pull}.WithDefaults()
 	names := []string{}
 	for _, field := range []struct {
 		name string

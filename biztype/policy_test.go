@@ -22,7 +22,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 	hook := "biz_types:\n  - name: a\n    number: 1\n    webhook:\n"
 	to := "biz_types:\n  - name: a\n    number: 1\n    sink:\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":           {good + "    tmeout: 3s\n", `biz.yaml:5: unknown key "tmeout": use name, number, group, webhook, sink, fallback, timeout, attempts, backoff, ladder, concurrency, rate, priority, per_key, strict, paused, history, retention, alarm`},
+		"unknown key":           {good + "    tmeout: 3s\n", `biz.yaml:5: unknown key "tmeout": use name, number, group, webhook, sink, pull, fallback, timeout, attempts, backoff, ladder, concurrency, rate, priority, per_key, strict, paused, history, retention, alarm`},
 		"no duration":           {good + "    timeout: 3 s\n", `biz.yaml:5: "3 s" is not a duration such as 30s, 10m or 24h`},
 		"a list as duration":    {good + "    timeout: [3s]\n", `biz.yaml:5: a duration such as 30s, 10m or 24h belongs here`},
 		"no types":              {"biz_types: []\n", `biz.yaml:1: no biz types`},
@@ -31,8 +31,11 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"no number":             {"biz_types:\n  - name: a\n    group: g\n", `biz.yaml:2: biz type a: needs a number, at least 1 and never used before`},
 		"number twice":          {good + "  - name: b\n    number: 1\n    group: g\n", `biz.yaml:6: biz type b: number 1 is that of order.close too`},
 		"name twice":            {good + "  - name: order.close\n    number: 2\n    group: g\n", `biz.yaml:5: biz type order.close: the name stands twice`},
-		"no target":             {"biz_types:\n  - name: a\n    number: 1\n", `biz.yaml:2: biz type a: needs a webhook or a sink, or the group of the nodes that have its Go handler`},
-		"handler in callback":   {"biz_types:\n  - name: a\n    number: 1\n    group: callback\n", `biz.yaml:4: biz type a: group "callback" has no Go handlers: give the type a webhook, a sink or another group`},
+		"pull and timeout":      {"biz_types:\n  - name: a\n    number: 1\n    pull: {}\n    timeout: 5s\n", `biz.yaml:5: biz type a: has both pull and timeout: leave timeout out, as workers ask for the tasks`},
+		"pull and concurrency":  {"biz_types:\n  - name: a\n    number: 1\n    pull: {}\n    concurrency: 5\n", `biz.yaml:5: biz type a: has both pull and concurrency: leave concurrency out, as workers ask for the tasks`},
+		"long lease":            {"biz_types:\n  - name: a\n    number: 1\n    pull: {lease: 2m}\n", `biz.yaml:4: biz type a: pull.lease 2m0s: use 5s to 1m0s`},
+		"no target":             {"biz_types:\n  - name: a\n    number: 1\n", `biz.yaml:2: biz type a: needs a webhook, a sink or pull, or the group of the nodes that have its Go handler`},
+		"handler in callback":   {"biz_types:\n  - name: a\n    number: 1\n    group: callback\n", `biz.yaml:4: biz type a: group "callback" has no Go handlers: give the type a webhook, a sink, pull or another group`},
 		"bad group":             {"biz_types:\n  - name: a\n    number: 1\n    group: My Group\n", `biz.yaml:4: biz type a: group "My Group": use letters, digits, '.', '_' and '-', a letter or digit first, at most 64`},
 		"timeout too long":      {good + "    timeout: 2h\n", `biz.yaml:5: biz type order.close: timeout 2h0m0s: use 1ms to 1h0m0s`},
 		"negative timeout":      {good + "    timeout: -1s\n", `biz.yaml:5: biz type order.close: timeout -1s: use 1ms to 1h0m0s`},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/pull"
 )
 
 // exampleConfig is that of a service. Nothing answers there.
@@ -96,4 +97,20 @@ func ExampleSweeper() {
 	done, err := s.Sweep(ctx)
 	fmt.Println(done, done.LeftTotal(), done.Err(), err)
 	fmt.Println(s.Run(ctx, "*/5 * * * *"))
+}
+
+// A program with a node may take tasks of pull types itself; others do so by the HTTP API.
+func ExampleNode_Pull() {
+	n, err := node.New(exampleConfig, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background() // beside n.Run
+	tasks, err := n.Pull().Reserve(ctx, pull.Request{BizTypes: []string{"label.print"}, Max: 10, Wait: pull.MaxWait})
+	for _, task := range tasks {
+		fmt.Println(n.Pull().Settle(ctx, []pull.Settling{{Lease: task.Lease}}, nil))
+	}
+	fmt.Println(err)
+	// Output: the node does not run yet, or has ended
 }

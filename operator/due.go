@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
@@ -27,6 +28,7 @@ func (f *facts) due(a *Answer) {
 	f.newer(a)
 	f.turn(a)
 	f.writes(a)
+	f.workers(a)
 	f.ownerless(a)
 	if r := f.report(cmp.Or(f.Group.Owner, f.Group.Last)); r != nil {
 		f.owner(a, r)
@@ -187,12 +189,44 @@ func (f *facts) lacking(a *Answer, owner *assign.NodeState) {
 	case p != nil && p.Sink != nil:
 		state = StateNoSink
 	}
-	if len(able) > 0 {
+	switch p := f.policy(); {
+	case len(able) > 0:
 		a.set(StateStandIn, "node %s, %s, can't deliver it (%s); one of %s stands in for it", owner.ID, g.holds(), why, strings.Join(able, ", "))
+	case p == nil || p.Pull == nil:
+		a.set(state, "node %s, %s, can't deliver it (%s), and no other node of group %s can: it waits until one has what is missing",
+			owner.ID, g.holds(), why, g.Name)
+	}
+}
+
+// workers explains that a task of a pull type waits since nobody asks for it.
+func (f *facts) workers(a *Answer) {
+	p := f.policy()
+	if p == nil || p.Pull == nil {
 		return
 	}
-	a.set(state, "node %s, %s, can't deliver it (%s), and no other node of group %s can: it waits until one has what is missing",
-		owner.ID, g.holds(), why, g.Name)
+	var last time.Time
+	asked := 0
+	for _, page := range f.Pages {
+		if page.Report == nil {
+			continue
+		}
+		asked++
+		workers := page.Report.Asked[p.Name]
+		if workers.Waiting > 0 {
+			return
+		}
+		if workers.Last.After(last) {
+			last = workers.Last
+		}
+	}
+	switch {
+	case asked == 0:
+	case last.IsZero():
+		a.set(StateNoWorker, "it waits for a worker: none has asked the nodes of group %s for tasks of %s since they started", f.Group.Name, p.Name)
+	default:
+		a.set(StateNoWorker, "it waits for a worker: none waits for tasks of %s now, and one asked last at %s", p.Name, f.at(last))
+		a.Since = last
+	}
 }
 
 // owner explains what the owner of the table says of itself.
@@ -304,7 +338,7 @@ func (f *facts) databaseOf(a *Answer, r *node.Report) {
 // overdue explains which sweeper takes a task that nodes have left, and when.
 func (f *facts) overdue(a *Answer) {
 	p := f.policy()
-	if p == nil || p.Paused {
+	if p == nil || p.Paused || p.Pull != nil { // no sweep has workers
 		return
 	}
 	sweep, next := sentence("`tocsin sweep`, on any host,"), sentence("`tocsin sweep`, on any host")

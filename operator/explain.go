@@ -124,6 +124,10 @@ func quoted(text string) Sentence {
 func (f *facts) claimed(a *Answer) {
 	t := f.Task
 	a.When = t.ActionTime
+	if _, _, leased := store.LeaseBegan(t.ClaimedBy); leased {
+		f.leased(a)
+		return
+	}
 	by := sentence("%s", t.ClaimedBy)
 	if strings.Contains(t.ClaimedBy, "-sweep-") {
 		by = sentence("%s, a sweeper,", t.ClaimedBy)
@@ -138,6 +142,17 @@ func (f *facts) claimed(a *Answer) {
 	if r := f.report(t.ClaimedBy); r != nil && !f.inHand(a, r) {
 		f.owner(a, r)
 	}
+}
+
+// leased explains a row that a worker has.
+func (f *facts) leased(a *Answer) {
+	end := f.at(f.Task.ActionTime)
+	if f.Task.ActionTime.After(f.Now) {
+		a.set(StateClaimed, "a worker has it until %s: by then it settles or extends its lease", end)
+		return
+	}
+	a.set(StateRunOut, "the lease of its worker ran out at %s: the worker may still settle it, and %s after that time the task is due again, after a failed attempt", end, span(recoverAfter))
+	f.ownerless(a)
 }
 
 // early explains a row whose time has not come, and names what would be in its way by then.

@@ -43,6 +43,7 @@ const (
 	StateNoHandler   State = "no_handler"
 	StateNoSecret    State = "no_secret"
 	StateNoSink      State = "no_sink"
+	StateNoWorker    State = "no_worker"     // of a pull type: no worker asks
 	StateStandIn     State = "stand_in"      // its table's owner lacks the type, and another node delivers it
 	StateNewer       State = "newer_payload" // no node of its group reads the version of its payload
 	StateNoOwner     State = "no_owner"

@@ -253,11 +253,13 @@ func ownersOf(groups []Group, owners map[string][]string, table int) (nodes []as
 func (q *inquiry) holders() (nodes []assign.NodeState) {
 	g, task := q.facts.Group, q.facts.Task
 	lacks := slices.ContainsFunc(g.Nodes, func(n assign.NodeState) bool { return n.ID == g.Owner && n.Info.Lacks[task.BizType] != "" })
+	p := q.facts.policy()
+	pulled := p != nil && p.Pull != nil // workers may ask any
 	for _, n := range g.Nodes {
 		switch {
 		case n.ID == g.Owner:
 			nodes = slices.Insert(nodes, 0, n) // first, so that the cut to mostPages keeps the owner
-		case n.ID == task.ClaimedBy, lacks && slices.Contains(n.Info.Types, task.BizType):
+		case n.ID == task.ClaimedBy, pulled, lacks && slices.Contains(n.Info.Types, task.BizType):
 			nodes = append(nodes, n)
 		}
 	}

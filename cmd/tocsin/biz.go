@@ -131,6 +131,8 @@ func target(p biztype.Policy) string {
 		return p.Webhook.URL
 	case p.Sink != nil:
 		return p.Sink.Name + "/" + p.Sink.Topic
+	case p.Pull != nil:
+		return "workers, " + p.WithDefaults().Pull.Lease.String()
 	}
 	return "Go handler"
 }

@@ -257,7 +257,7 @@ may have the task. It names what it could not ask, and reports the rest. Exit co
 task.
 
 The first word is the state: not_due, retry, snoozed, paused, unknown_type, no_owner, no_etcd,
-no_handler, no_secret, stand_in, target_away, target_busy, key_busy, lane_full, rate_limited, queued,
+no_handler, no_secret, no_worker, stand_in, target_away, target_busy, key_busy, lane_full, rate_limited, queued,
 unseen, due, overdue, in_delivery, unsettled, claimed, claim_run_out, server_away, server_hangs,
 server_read_only, database_refused, older_copy, done, cancelled, dead or gone.`,
 		Example: "  tocsin task why 1523399873241099\n  tocsin task why 1523399873241099 --ask 10.0.0.7:8480 --json",

@@ -23,10 +23,7 @@ func (g Group) Check() error {
 	if !groupForm.MatchString(g.Name) || !Readable(g.Name) {
 		return fmt.Errorf("group %q: want a name without commas, without spaces at its ends, and of visible characters", g.Name)
 	}
-	if g.Scope == Work {
-		return fmt.Errorf("group %s: scope work is for workers, which need no console: use read, write or operate", g.Name)
-	}
-	return checkRights("group "+g.Name, g.Scope, g.BizTypes)
+	return checkRights("group "+g.Name, []Scope{Read, Write, Operate}, g.Scope, g.BizTypes)
 }
 
 // Readable reports whether a text is UTF-8 whose characters can all be seen, so that no two names look the same.

@@ -89,17 +89,18 @@ func (t Token) Check() error {
 	case !sumForm.MatchString(t.SHA256):
 		return fmt.Errorf("token %s: sha256: want 64 hexadecimal digits, as `tocsin token new` prints them", t.ID)
 	}
-	if err := checkRights("token "+t.ID, t.Scope, t.BizTypes); err != nil {
+	if err := checkRights("token "+t.ID, scopes, t.Scope, t.BizTypes); err != nil {
 		return err
 	}
 	return name.Check("token "+t.ID+": name", t.Name)
 }
 
-// checkRights returns what is wrong with the scope and the biz types of a token or a group.
-func checkRights(whose string, scope Scope, bizTypes []string) error {
+// checkRights returns what is wrong with the scope, one of some, and the biz types of a token or a group.
+func checkRights(whose string, some []Scope, scope Scope, bizTypes []string) error {
 	switch {
-	case !slices.Contains(scopes, scope):
-		return fmt.Errorf("%s: scope %q: use read, work, write or operate", whose, scope)
+	case !slices.Contains(some, scope):
+		text := strings.Trim(strings.ReplaceAll(fmt.Sprint(some), " ", ", "), "[]")
+		return fmt.Errorf("%s: scope %q: use %s", whose, scope, strings.Replace(text, ", operate", " or operate", 1))
 	case len(bizTypes) == 0:
 		return fmt.Errorf("%s: biz_types is empty: name biz types, such as order.*, or * for all", whose)
 	}

@@ -72,4 +72,3 @@ func (s *Store) Ring(ctx context.Context, server int, ids []tocsin.JobID) error 
 	}, func(int, error) {}) // the next scan finds what does not ring
 	return s.wrap(err, "ring for tasks in", s.servers[server])
 }
-
