@@ -12,10 +12,8 @@ var errUnasked = errors.New("no worker has asked this node for its tasks for a m
 
 // asked returns the target of a pull type, if workers ask for its tasks.
 func (t *targets) asked(p biztype.Policy) (dispatcher.Target, error) {
-	if t.hub != nil {
-		if target, asked := t.hub.Target(p); asked {
-			return target, nil
-		}
+	if target, asked := t.hub.Target(p); asked {
+		return target, nil
 	}
 	return dispatcher.Target{}, errUnasked
 }

@@ -34,7 +34,7 @@ type targets struct {
 	secrets  webhook.Secrets
 	handlers *Handlers
 	mine     func(biztype.Policy) bool
-	hub      *pull.Hub // of workers that ask this process; nil: none do
+	hub      *pull.Hub // of workers that ask this process; in a sweep none do
 	atOnce   bool      // a fallback delivers as soon as the first link is away: what comes is overdue, and soon all ends
 	limit    loop.LogLimit
 	metrics  *linkMetrics
@@ -74,7 +74,7 @@ func (m made) close() {
 // newTargets makes targets that export nothing.
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
 	return &targets{
-		cfg: cfg, secrets: webhook.Secrets{Dir: cfg.SecretsDir, Getenv: cfg.Getenv}, handlers: h, mine: mine, metrics: newLinkMetrics(nil),
+		cfg: cfg, secrets: webhook.Secrets{Dir: cfg.SecretsDir, Getenv: cfg.Getenv}, handlers: h, mine: mine, metrics: newLinkMetrics(nil), hub: pull.NewHub(),
 		reading: make(chan struct{}, 1), values: map[string]secret{}, made: map[string]made{},
 	}
 }

@@ -110,6 +110,7 @@ func (h *Hub) Target(p biztype.Policy) (dispatcher.Target, bool) {
 	defer h.mu.Unlock()
 	l := h.line(p.Name)
 	l.number, l.lease, l.attempts = p.Number, full.Pull.Lease.D(), full.Attempts
+	h.metrics.waiters.WithLabelValues(p.Name).Set(float64(len(l.waiters))) // 0 tells that nobody waits
 	wanted := len(l.waiters) > 0 || !l.asked.IsZero() && time.Since(l.asked) < askedFor
 	return dispatcher.Target{Sink: l, Batch: MaxTasks, Demand: func() int { return int(l.wants.Load()) }}, wanted
 }
