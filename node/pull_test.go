@@ -10,6 +10,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/pull"
+	"github.com/tocsinhq/tocsin/schedule"
 )
 
 var fetch = tocsin.Define[order]("stock.fetch")
@@ -164,5 +165,41 @@ func TestWorkersGetAnEmptyAnswerWhenTheirNodeStops(t *testing.T) {
 			return err == nil && became[0].Result == pull.Done
 		})
 		await(t, p, id, "its end", withStatus(tocsin.Done))
+	}, fetchPolicy())
+}
+
+func TestRunsOfSchedulesWaitForTheLeaseOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	inEach(t, func(t *testing.T, p place) {
+		here, _ := run(t, p.config("orders"), closing(closes))
+		other := p.config("orders")
+		other.Name = "other"
+		there, _ := run(t, other, closing(closes))
+		plans := newPlanned(t, p)
+		d := schedule.Definition{Name: "stock", BizType: fetch.Name(), Cron: "0 0 1 1 *", Overlap: schedule.OverlapQueue, Payload: `{"id":7}`}
+		if _, err := plans.Schedules.Create(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		byHand := func() tocsin.JobID {
+			run, err := plans.RunNow(t.Context(), d.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return run.JobID
+		}
+		first, second := byHand(), byHand()
+		one := reserve(t, here, 1)[0]
+		if one.JobID != first || one.Schedule != d.Name {
+			t.Errorf("first came %+v", one)
+		}
+		if more, err := here.Pull().Reserve(t.Context(), pull.Request{BizTypes: []string{fetch.Name()}, Max: 1, Wait: time.Second}); err != nil || len(more) > 0 {
+			t.Errorf("beside an open run came %+v, %v", more, err)
+		}
+		settle(t, there, pull.Settling{Lease: one.Lease, Answer: tocsin.Bury(errors.New("no stock"))}, pull.Done)
+		two := reserve(t, here, 1)[0]
+		if two.JobID != second {
+			t.Errorf("then came %+v", two)
+		}
+		settle(t, there, pull.Settling{Lease: two.Lease}, pull.Done)
 	}, fetchPolicy())
 }

@@ -54,18 +54,21 @@ func (b *batch) ends(all []Settling) (ends []*end, err error) {
 // settle stores ends in one transaction. If a row is held by another transaction, or refused, those of the others are stored without it.
 func (b *batch) settle(ctx context.Context, m *metrics, ends []*end) {
 	var plain []*end
+	var next []tocsin.JobID // runs whose turn has come
 	turns := b.turns(ctx, ends)
 	for _, e := range ends {
 		e.turn = turns[e.id]
 		if e.turn != nil && (e.turn.Alone || e.turn.Counts) && (e.outcome.Verb == tocsin.Completed || e.outcome.Verb == tocsin.Buried) {
 			done, err := b.Runs.Settle(ctx, e.turn, e.outcome)
-			b.settled(e, done.Fate, err)
+			if b.settled(e, done.Fate, err); done.Forward != 0 {
+				next = append(next, done.Forward)
+			}
 			continue
 		}
 		plain = append(plain, e)
 	}
 	b.store(ctx, plain)
-	b.after(ctx, m, ends)
+	b.after(ctx, m, ends, next)
 }
 
 // turns returns those of the tasks that are runs of schedules.
@@ -115,9 +118,8 @@ func (b *batch) settled(e *end, fate store.Fate, err error) {
 	}
 }
 
-// after does what follows from ends that are stored: bells for tasks that are due again soon, the history, and alarms.
-func (b *batch) after(ctx context.Context, m *metrics, ends []*end) {
-	var again []tocsin.JobID
+// after does what follows from ends that are stored: bells for tasks that are due again, and for others, the history, and alarms.
+func (b *batch) after(ctx context.Context, m *metrics, ends []*end, again []tocsin.JobID) {
 	var runs []*store.Run
 	for _, e := range ends {
 		policy, result := b.policy(e.row.Type), b.became[e.at].Result
