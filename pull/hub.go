@@ -23,6 +23,8 @@ const (
 
 const (
 	mostWaiting   = 10_000                 // workers of one node
+	leastWait     = 250 * time.Millisecond // a request waits at least so long, as tasks are looked for only now ...
+	firstWait     = 5 * time.Second        // ... and so long if nobody has asked for a minute: the node has to begin to look
 	parkFor       = 500 * time.Millisecond // how long claimed tasks wait for a worker
 	releaseWithin = 10 * time.Second       // for tasks that did not reach their worker
 	askedFor      = time.Minute            // a biz type that nobody has asked for so long is left to other nodes
@@ -42,7 +44,7 @@ var (
 type Request struct {
 	BizTypes []string      // each once, at least one
 	Max      int           // tasks, 1 to MaxTasks
-	Wait     time.Duration // for the first of them, 0 to MaxWait
+	Wait     time.Duration // for the first of them, 0 to MaxWait; at least a quarter of a second, or 5 s if nobody has asked this node for a minute
 }
 
 // Task is a task that a worker has.
@@ -83,6 +85,7 @@ type line struct {
 type waiter struct {
 	lines []*line
 	max   int
+	wait  time.Duration
 	tasks []Task
 	ready chan struct{} // closed once it is answered; then it stands in no line
 }
@@ -229,7 +232,7 @@ func (h *Hub) join(r Request) (*waiter, error) {
 	case h.waiting >= mostWaiting:
 		return nil, ErrFull
 	}
-	w := &waiter{max: r.Max, ready: make(chan struct{})}
+	w := &waiter{max: r.Max, wait: max(r.Wait, leastWait), ready: make(chan struct{})}
 	for _, name := range r.BizTypes {
 		if err := h.backend.pulls(name); err != nil {
 			return nil, err
@@ -239,6 +242,7 @@ func (h *Hub) join(r Request) (*waiter, error) {
 	for _, name := range r.BizTypes {
 		l := h.line(name)
 		if len(l.waiters) == 0 && time.Since(l.asked) >= askedFor {
+			w.wait = max(r.Wait, firstWait)
 			select {
 			case h.news <- struct{}{}:
 			default:
@@ -290,7 +294,7 @@ func (h *Hub) Reserve(ctx context.Context, r Request) ([]Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	late := time.NewTimer(r.Wait)
+	late := time.NewTimer(w.wait)
 	defer late.Stop()
 	h.ask(w)
 	select {
