@@ -23,7 +23,7 @@ const (
 
 const (
 	mostWaiting   = 10_000                 // workers of one node
-	leastWait     = 250 * time.Millisecond // a request waits at least so long, as tasks are looked for only now ...
+	leastWait     = 100 * time.Millisecond // a request waits at least so long, as tasks are looked for only now ...
 	firstWait     = 5 * time.Second        // ... and so long if nobody has asked for a minute: the node has to begin to look
 	parkFor       = 500 * time.Millisecond // how long claimed tasks wait for a worker
 	releaseWithin = 10 * time.Second       // for tasks that did not reach their worker
@@ -44,7 +44,7 @@ var (
 type Request struct {
 	BizTypes []string      // each once, at least one
 	Max      int           // tasks, 1 to MaxTasks
-	Wait     time.Duration // for the first of them, 0 to MaxWait; at least a quarter of a second, or 5 s if nobody has asked this node for a minute
+	Wait     time.Duration // for the first of them, 0 to MaxWait; at least 100 ms, or 5 s if nobody has asked this node for a minute
 }
 
 // Task is a task that a worker has.
