@@ -61,6 +61,8 @@ func policyWith(t *testing.T, key string, value any) (biztype.Policy, error) {
 		fields["alarm"] = map[string]any{"to": "b", inner: value}
 	case outer == "webhook":
 		fields[outer] = map[string]any{"url": "https://host/", inner: value}
+	case outer == "pull":
+		fields[outer] = map[string]any{inner: value}
 	case outer == "sink":
 		delete(fields, "group")
 		fields[outer] = map[string]any{"name": "k", inner: value}
@@ -138,7 +140,7 @@ func TestThePageOfPoliciesHasTheDefaults(t *testing.T) {
 			continue
 		}
 		with := ""
-		if strings.HasPrefix(key, "alarm.") || strings.HasPrefix(key, "sink.") || key == "fallback.after" {
+		if strings.HasPrefix(key, "alarm.") || strings.HasPrefix(key, "sink.") || key == "pull.lease" || key == "fallback.after" {
 			with = key
 		}
 		p, err := policyWith(t, with, nil)

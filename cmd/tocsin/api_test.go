@@ -162,27 +162,27 @@ func TestTokensAreMadeWithWhatTheConfigKeeps(t *testing.T) {
 	}
 }
 
-// shellBlock is a block of docs/api.md that is to be pasted: its name and its text.
+// shellBlock is a block of a page that is to be pasted: its name and its text.
 var shellBlock = regexp.MustCompile("(?ms)^```sh ([a-z]+)\n(.*?)^```")
 
-// reader is somebody who pastes blocks of docs/api.md into terminals, in one folder.
+// apiReader is somebody who pastes blocks of a page, such as docs/api.md, into terminals, in one folder.
 type apiReader struct {
 	*site
 	blocks map[string]string
 }
 
-func newAPIReader(t *testing.T) *apiReader {
+func newAPIReader(t *testing.T, page string) *apiReader {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/api.md")
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports := strings.NewReplacer("127.0.0.1:8000", devtest.FreeAddress(), "127.0.0.1:8481", devtest.FreeAddress())
-	page := ports.Replace(string(text))
-	receiver := regexp.MustCompile(`url: "http://127\.0\.0\.1:(\d+)/`).FindStringSubmatch(page)
-	page = strings.ReplaceAll(page, `("127.0.0.1", 8000)`, `("127.0.0.1", `+receiver[1]+`)`)
+	receiver, api := devtest.FreeAddress(), devtest.FreeAddress()
+	port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
+	ports := strings.NewReplacer("127.0.0.1:8000", receiver, "127.0.0.1:8481", api, "--api-port 8481", "--api-port "+port(api),
+		`("127.0.0.1", 8000)`, `("127.0.0.1", `+port(receiver)+`)`)
 	r := &apiReader{&site{t: t, dir: t.TempDir()}, map[string]string{}}
-	for _, b := range shellBlock.FindAllStringSubmatch(page, -1) {
+	for _, b := range shellBlock.FindAllStringSubmatch(ports.Replace(string(text)), -1) {
 		r.blocks[b[1]] = b[2]
 	}
 	if err := os.Mkdir(filepath.Join(r.dir, "bin"), 0o700); err != nil {
@@ -198,7 +198,7 @@ func newAPIReader(t *testing.T) *apiReader {
 func (r *apiReader) shell(block string) *exec.Cmd {
 	r.t.Helper()
 	if r.blocks[block] == "" {
-		r.t.Fatalf("docs/api.md has no block %q", block)
+		r.t.Fatalf("the page has no block %q", block)
 	}
 	cmd := exec.Command("sh", "-c", r.blocks[block])
 	cmd.Dir, cmd.Env = r.dir, append(os.Environ(), "PATH="+filepath.Join(r.dir, "bin")+":"+os.Getenv("PATH"))
@@ -237,7 +237,7 @@ func (r *apiReader) paste(block string) string {
 // The steps of docs/api.md lead from nothing to a delivered task.
 func TestTheStepsOfTheAPIsPageCanBePasted(t *testing.T) {
 	t.Parallel()
-	r := newAPIReader(t)
+	r := newAPIReader(t, "../../docs/api.md")
 	r.terminal("cluster")
 	r.waitWithin(upWithin, "the cluster is up", func() bool { _, err := os.Stat(filepath.Join(r.dir, "tocsin.yaml")); return err == nil })
 	node := r.terminal("node")
