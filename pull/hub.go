@@ -37,6 +37,7 @@ var (
 	ErrFull = errors.New("as many workers wait at this node as may: ask another one")
 
 	errClock     = errors.New("the server's clock is not known yet")
+	errTwice     = client.Refuse(tocsin.ErrInDelivery, "another lease of its task stands before it: send this one again")
 	errLastLease = errors.New("the lease of its last attempt ran out")
 )
 

@@ -118,7 +118,8 @@ func (h *Hub) perServer(ctx context.Context, texts []string, sees func(string) b
 		case err != nil:
 			return nil, fmt.Errorf("lease %d: %w", i+1, err)
 		case seen[l.id]:
-			return nil, client.Refuse(tocsin.ErrInvalid, "lease %d: its task stands here twice", i+1)
+			became[i].Err = errTwice
+			continue
 		}
 		seen[l.id], became[i].Result = true, Lost
 		server := b.Store.ServerOf(l.id.Table())
