@@ -153,7 +153,7 @@ func (w *Worker) settleAll(ctx, asking context.Context) {
 		}
 		body := map[string]any{"settle": outcomes, "worker": w.cfg.Name}
 		if slots == len(batch) && asking.Err() == nil { // a call that is repeated asks for nothing: that may be why it failed
-			body["reserve"] = w.reserve(min(slots, w.cfg.Batch), 0)
+			body["reserve"] = w.reserve(min(slots, w.cfg.Batch), nextWait)
 		}
 		a, err := w.post(ctx, "settle", callWithin, body)
 		w.give(slots - len(a.Tasks))

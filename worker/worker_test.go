@@ -68,7 +68,7 @@ func TestAPanicAndAPayloadThatDoesNotDecodeAreFailedAttempts(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(ctx) }()
-		synctest.Wait()
+		time.Sleep(time.Second)
 		_, all := f.seen("")
 		got := map[string]string{}
 		for _, o := range all {
