@@ -91,6 +91,12 @@ func TestSettlesAskForTheNextTasksAndNoMoreRunAtOnce(t *testing.T) {
 		for i := range 50 {
 			f.add(fmt.Sprint(i))
 		}
+		f.hook = func(call, _ string) int {
+			if strings.HasPrefix(call, "settle") {
+				time.Sleep(2 * time.Second) // other outcomes wait meanwhile, and go in one call
+			}
+			return 0
+		}
 		r := start(f, Config{AtOnce: 4}, func(_ context.Context, task *tocsin.Task[string]) error {
 			n := now.Add(1)
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
@@ -100,12 +106,12 @@ func TestSettlesAskForTheNextTasksAndNoMoreRunAtOnce(t *testing.T) {
 			done.Add(1)
 			return nil
 		})
-		time.Sleep(20 * time.Second)
+		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		r.end("")
 		reserves, _ := r.seen("reserve")
 		settles, all := r.seen("settle+")
-		if most.Load() != 4 || done.Load() != 50 || len(all) != 50 || reserves > 5 || settles > 40 {
+		if most.Load() != 4 || done.Load() != 50 || len(all) != 50 || reserves > 15 || settles > 40 {
 			t.Errorf("%d at once, %d done, %d settled in %d calls, %d reserves: %v", most.Load(), done.Load(), len(all), settles, reserves, f.calls)
 		}
 	})
