@@ -34,6 +34,7 @@ import (
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/schedule"
+	"github.com/tocsinhq/tocsin/worker"
 )
 
 `

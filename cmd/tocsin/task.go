@@ -16,8 +16,9 @@ import (
 )
 
 func newTask(a *app) *cobra.Command {
-	return group("task", "Add, look up, explain, cancel, reschedule, redrive and bury tasks",
-		newTaskAdd(a), newTaskGet(a), newTaskRuns(a), newTaskWhy(a), newTaskList(a), newTaskDead(a), newTaskCancel(a), newTaskReschedule(a), newTaskRedrive(a), newTaskBury(a))
+	return group("task", "Add, look up, explain, cancel, reschedule, redrive, bury and work on tasks",
+		newTaskAdd(a), newTaskGet(a), newTaskRuns(a), newTaskWhy(a), newTaskList(a), newTaskDead(a), newTaskCancel(a), newTaskReschedule(a), newTaskRedrive(a), newTaskBury(a),
+		newTaskReserve(a), newTaskExtend(a), newTaskSettle(a))
 }
 
 // misused makes what the root package refuses without asking a server an error

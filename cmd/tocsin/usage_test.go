@@ -35,7 +35,7 @@ func TestEveryCommandHasHelpAndTheGlobalFlagsAndRefusesAStrayArgument(t *testing
 		}
 		stray := []string{"one", "two", "three"}
 		own := strings.Contains(c.Use, "(JOB_ID") // it refuses them in its own words: see badTasks
-		names := strings.Contains(c.Use, "NAME...")
+		names := strings.Contains(c.Use, "...")
 		if err := c.ValidateArgs(stray); !own && !names && (c.Args == nil || codeOf(err) != exitUsage) {
 			t.Errorf("%s takes the arguments %q: %v", c.CommandPath(), stray, err)
 		}
@@ -179,6 +179,19 @@ var badTasks = map[string]refusal{
 	"redrive since a while":       {"task redrive --all --since yesterday", exitUsage, "--since \"yesterday\": want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h"},
 	"redrive of an unknown type":  {"task redrive --type x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
 	"burial of no task":           {"task bury 513", exitFailed, "no task 513 in {prefix}_0.task_0001 on db1"},
+	"a reserve of nothing":        {"task reserve", exitUsage, "want TYPE, 1 to 64 of them, got 0 arguments: see `tocsin task reserve --help`"},
+	"a reserve of too many":       {"task reserve order.close --max 101", exitUsage, "--max 101: use 1 to 100"},
+	"a reserve for a minute":      {"task reserve order.close --wait 1m", exitUsage, "--wait 1m0s: use 0s to 25s"},
+	"a reserve of no API":         {"task reserve order.close", exitUsage, "no API: give --url or set $TOCSIN_API: the config has no node.api.listen"},
+	"a reserve of a bad URL":      {"task reserve order.close --url 127.0.0.1:8481", exitUsage, "the API's URL \"127.0.0.1:8481\": want one such as https://tocsin-1:8481"},
+	"an extend of nothing":        {"task extend", exitUsage, "want LEASE, 1 to 500 of them, got 0 arguments: see `tocsin task extend --help`"},
+	"a settle of nothing":         {"task settle --do complete", exitUsage, "want LEASE, 1 to 500 of them, got 0 arguments: see `tocsin task settle --help`"},
+	"a settle without a verb":     {"task settle 1.0.x", exitUsage, "--do \"\": want one of complete, retry, snooze, bury, release"},
+	"a settle of a wrong verb":    {"task settle 1.0.x --do done", exitUsage, "--do \"done\": want one of complete, retry, snooze, bury, release"},
+	"a complete with an error":    {"task settle 1.0.x --do complete --error no", exitUsage, "--error is for --do retry and --do bury"},
+	"a release with a delay":      {"task settle 1.0.x --do release --delay 5s", exitUsage, "--delay is for --do retry and --do snooze"},
+	"a snooze for no time":        {"task settle 1.0.x --do snooze", exitUsage, "--do snooze needs --delay, such as 5m"},
+	"a retry in the past":         {"task settle 1.0.x --do retry --delay -5s", exitUsage, "--delay -5s: want 0s or more"},
 	"pause of an unknown type":    {"biz pause x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
 	"a purge with a bad cron":     {"purge --cron daily", exitUsage, "cron expression \"daily\": expected exactly 5 fields, found 1: [daily]: want five fields such as \"*/5 * * * *\", or \"@every 1m\""},
 	"a purge once and for ever":   {"purge --once --cron @daily", exitUsage, "--once and --cron exclude each other"},

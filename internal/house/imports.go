@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"scanner":                     {".", "internal/duequeue", "internal/store", "internal/loop"},
 	"dispatcher":                  {".", "biztype", "internal/duequeue", "schedule", "internal/store", "internal/loop", "internal/mysql", "internal/client", "internal/ids"},
 	"webhook":                     {"."},
+	"worker":                      {".", "internal/client", "internal/loop"},
 	"sink":                        {".", "webhook"},
 	"sink/sinktest":               {".", "sink", "internal/client"},
 	"upkeep":                      {".", "biztype", "internal/duequeue", "outbox", "schedule", "internal/store", "webhook", "internal/loop", "internal/mysql"},
@@ -95,8 +96,12 @@ var foreign = []struct {
 	{modulePath + "/internal/devserver", []string{"cmd/tocsin", "cmd/tocsin/...", "tocsintest", "contrib/tocsinpg/pgtest", "contrib/tocsinkafka/broker", "internal/...", "test/..."}},
 }
 
-// clientMayImport is all that the root package and its machinery take from other modules.
-var clientMayImport = []string{"github.com/go-sql-driver/mysql", "golang.org/x/time/rate"}
+// lean are the packages that services import to add tasks, or to work on them by HTTP: all that each takes from other modules.
+var lean = map[string][]string{
+	".":               {"github.com/go-sql-driver/mysql", "golang.org/x/time/rate"},
+	"internal/client": {"github.com/go-sql-driver/mysql", "golang.org/x/time/rate"},
+	"worker":          {"github.com/cenkalti/backoff/v5"},
+}
 
 // Imports checks the directions of all imports.
 func Imports(m Module) []string {
@@ -129,8 +134,8 @@ func refused(f *File, target string) string {
 		return ""
 	case ours && !inTable(f.Dir(), inside):
 		return fmt.Sprintf("%s may not import %s (see the table in internal/house/imports.go)", f.Dir(), inside)
-	case !ours && coversAny([]string{".", "internal/client"}, f.Dir()) && !standard(target) && !slices.Contains(clientMayImport, target):
-		return fmt.Sprintf("%s may not import %s: every program that adds tasks would need it", f.Dir(), target)
+	case !ours && lean[f.Dir()] != nil && !standard(target) && !slices.Contains(lean[f.Dir()], target):
+		return fmt.Sprintf("%s may not import %s: every program that adds tasks, or works on them by HTTP, would need it", f.Dir(), target)
 	}
 	return foreignRule(f.Dir(), target)
 }

@@ -9,10 +9,31 @@ import (
 	"testing"
 )
 
-// maxSums is how many lines the go.sum of a program that only adds tasks may have.
+// maxSums is how many lines the go.sum of a program that only adds tasks, or works on them by HTTP, may have.
 const maxSums = 60
 
-// adder is that program.
+// lightPrograms are those programs.
+var lightPrograms = map[string]string{"adder": adder, "worker": pulls}
+
+const pulls = `package main
+
+import (
+	"context"
+
+	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/worker"
+)
+
+func main() {
+	w, err := worker.New(worker.Config{})
+	if err != nil {
+		panic(err)
+	}
+	worker.Handle(w, tocsin.Define[string]("ring"), func(context.Context, *tocsin.Task[string]) error { return nil })
+	_ = w.Run(context.Background())
+}
+`
+
 const adder = `package main
 
 import (
@@ -31,7 +52,7 @@ func main() {
 }
 `
 
-// unneeded begin the modules that a program which only adds tasks must not need, not even to verify what it needs.
+// unneeded begin the modules that such a program must not need, not even to verify what it needs.
 var unneeded = []string{"go.etcd.io/", "google.golang.org/", "go.uber.org/zap", "github.com/prometheus/", "github.com/goccy/", "github.com/robfig/"}
 
 // elsewhere begin the modules that only the command, the fault tests, the tools, the HTTP API or users of PostgreSQL, OpenTelemetry, Kafka, RabbitMQ or NATS need. They have a go.mod of their own.
@@ -40,10 +61,20 @@ var elsewhere = []string{
 	"github.com/grafana/", "github.com/jackc/", "github.com/twmb/", "github.com/rabbitmq/", "github.com/nats-io/", "go.opentelemetry.io/contrib", "github.com/danielgtaylor/", "github.com/getkin/",
 }
 
-// TestAProgramThatOnlyAddsNeedsFewModules makes such a program's module. go mod tidy downloads only what the module cache
-// lacks. Its go.sum also covers what the tests of the root package import, and of the packages that the root imports.
-func TestAProgramThatOnlyAddsNeedsFewModules(t *testing.T) {
+// TestProgramsWithoutANodeNeedFewModules makes the modules of such programs. go mod tidy downloads only what the module cache
+// lacks. A go.sum also covers what the tests of the packages import.
+func TestProgramsWithoutANodeNeedFewModules(t *testing.T) {
 	t.Parallel()
+	for name, program := range lightPrograms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			needsFew(t, name, program)
+		})
+	}
+}
+
+func needsFew(t *testing.T, name, program string) {
+	t.Helper()
 	if _, err := wholeModule(); err != nil { // read here, so that the result is not cached when a file changes
 		t.Fatal(err)
 	}
@@ -56,11 +87,11 @@ func TestAProgramThatOnlyAddsNeedsFewModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"main.go": adder, "go.sum": string(sums),
-		"go.mod": fmt.Sprintf("module example.com/adder\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\nreplace %[1]s => %s\n", modulePath, root),
+	for file, text := range map[string]string{
+		"main.go": program, "go.sum": string(sums),
+		"go.mod": fmt.Sprintf("module example.com/%s\n\ngo 1.26.0\n\nrequire %s v0.0.0\n\nreplace %[2]s => %s\n", name, modulePath, root),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
