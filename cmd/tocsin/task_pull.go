@@ -85,11 +85,14 @@ func (c *apiClient) post(ctx context.Context, a *app, path string, wait time.Dur
 		return err
 	}
 	defer resp.Body.Close()
+	if text, err = io.ReadAll(resp.Body); err != nil { // to its end: who goes before gives reserved tasks back
+		return err
+	}
 	if resp.StatusCode == http.StatusOK {
-		return json.NewDecoder(resp.Body).Decode(answer)
+		return json.Unmarshal(text, answer)
 	}
 	var p api.Problem
-	_ = json.NewDecoder(resp.Body).Decode(&p) // the answer of a proxy has no detail
+	_ = json.Unmarshal(text, &p) // the answer of a proxy has no detail
 	return fmt.Errorf("the API answered %s: %s", resp.Status, cmp.Or(p.Detail, "and did not say why"))
 }
 
