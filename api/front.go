@@ -87,7 +87,7 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.router.ServeHTTP(w, r)
-	if c.unsent != nil && (http.NewResponseController(w).Flush() != nil || r.Context().Err() != nil) {
+	if c.unsent != nil && (r.Context().Err() != nil || http.NewResponseController(w).Flush() != nil) { // after the flush a caller may have all, and go
 		c.unsent()
 	}
 }
