@@ -37,7 +37,7 @@ var (
 	ErrFull = errors.New("as many workers wait at this node as may: ask another one")
 
 	errClock     = errors.New("the server's clock is not known yet")
-	errTwice     = client.Refuse(tocsin.ErrInDelivery, "another lease of its task stands before it: send this one again")
+	errSchedule  = errors.New("the schedule of the run can't be read")
 	errLastLease = errors.New("the lease of its last attempt ran out")
 )
 
@@ -48,12 +48,26 @@ type Request struct {
 	Wait     time.Duration // for the first of them, 0 to MaxWait; at least 100 ms, or 5 s if nobody has asked this node for a minute
 }
 
+// check returns what is wrong with a request.
+func (r Request) check() error {
+	switch {
+	case len(r.BizTypes) == 0:
+		return client.Refuse(tocsin.ErrInvalid, "name a biz type at least")
+	case r.Max < 1 || r.Max > MaxTasks:
+		return client.Refuse(tocsin.ErrInvalid, "max %d: use 1 to %d", r.Max, MaxTasks)
+	case r.Wait < 0 || r.Wait > MaxWait:
+		return client.Refuse(tocsin.ErrInvalid, "wait %s: use 0s to %s", r.Wait, MaxWait)
+	}
+	return nil
+}
+
 // Task is a task that a worker has.
 type Task struct {
 	tocsin.Info
 	Lease string        // settles and extends it
 	Until time.Time     // the lease lasts until then at least, by the clock of the task's server
 	For   time.Duration // so long it lasts from its begin
+	from  *Backend
 }
 
 // Hub knows who waits, and what for. Make one with NewHub; it serves while a node has it open. Its methods are safe for concurrent use.
@@ -84,11 +98,12 @@ type line struct {
 
 // waiter is a request that waits.
 type waiter struct {
-	lines []*line
-	max   int
-	wait  time.Duration
-	tasks []Task
-	ready chan struct{} // closed once it is answered; then it stands in no line
+	backend *Backend // that was open as it came
+	lines   []*line
+	max     int
+	wait    time.Duration
+	tasks   []Task
+	ready   chan struct{} // closed once it is answered; then it stands in no line
 }
 
 // offer is claimed tasks that wait for workers.
@@ -151,9 +166,12 @@ func (l *line) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	o := &offer{tasks: tasks, errs: make([]error, len(tasks)), taken: make(chan struct{})}
 	l.hub.mu.Lock()
 	for i, t := range tasks {
-		if o.errs[i] = dispatcher.ErrUntaken; t.Attempts >= l.attempts {
+		_, _, leased := store.LeaseBegan(t.ClaimedBy)
+		switch o.errs[i] = dispatcher.ErrUntaken; {
+		case !leased: // it was claimed for a target that the policy had before
+		case t.Attempts >= l.attempts:
 			o.errs[i] = tocsin.Bury(errLastLease)
-		} else {
+		default:
 			o.left = append(o.left, i)
 		}
 	}
@@ -193,7 +211,7 @@ func (l *line) serve(o *offer) {
 func (l *line) give(o *offer, w *waiter, most int) {
 	n := min(w.max, most, len(o.left))
 	for _, i := range o.left[:n] {
-		w.tasks = append(w.tasks, l.leased(o.tasks[i]))
+		w.tasks = append(w.tasks, l.leased(o.tasks[i], w.backend))
 		o.errs[i] = dispatcher.ErrLeased
 	}
 	if o.left = o.left[n:]; len(o.left) == 0 {
@@ -205,9 +223,9 @@ func (l *line) give(o *offer, w *waiter, most int) {
 	l.hub.leave(w)
 }
 
-func (l *line) leased(info tocsin.Info) Task {
+func (l *line) leased(info tocsin.Info, from *Backend) Task {
 	text, began, _ := store.LeaseBegan(info.ClaimedBy)
-	return Task{Info: info, Lease: info.Key() + "." + text, Until: time.UnixMilli(began).Add(l.lease).UTC(), For: l.lease}
+	return Task{Info: info, Lease: info.Key() + "." + text, Until: time.UnixMilli(began).Add(l.lease).UTC(), For: l.lease, from: from}
 }
 
 // leave takes a waiter out of its lines. Called under Hub.mu.
@@ -233,7 +251,7 @@ func (h *Hub) join(r Request) (*waiter, error) {
 	case h.waiting >= mostWaiting:
 		return nil, ErrFull
 	}
-	w := &waiter{max: r.Max, wait: max(r.Wait, leastWait), ready: make(chan struct{})}
+	w := &waiter{backend: h.backend, max: r.Max, wait: max(r.Wait, leastWait), ready: make(chan struct{})}
 	for _, name := range r.BizTypes {
 		if err := h.backend.pulls(name); err != nil {
 			return nil, err
@@ -291,6 +309,9 @@ func (b *Backend) pulls(name string) error {
 // Reserve returns tasks for a worker, once there is one, or none at the end of Request.Wait and when the node stops. Tasks that come
 // as ctx ends go back.
 func (h *Hub) Reserve(ctx context.Context, r Request) ([]Task, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
 	w, err := h.join(r)
 	if err != nil {
 		return nil, err
@@ -309,7 +330,7 @@ func (h *Hub) Reserve(ctx context.Context, r Request) ([]Task, error) {
 	}
 	h.mu.Unlock()
 	if ctx.Err() != nil {
-		h.Release(ctx, w.tasks)
+		w.backend.release(ctx, w.tasks)
 		return nil, ctx.Err()
 	}
 	return w.tasks, nil
@@ -332,7 +353,8 @@ func (h *Hub) ask(w *waiter) {
 func (h *Hub) Open(b Backend) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.backend, h.metrics = &b, newMetrics(b.Registerer)
+	b.metrics = newMetrics(b.Registerer)
+	h.backend, h.metrics = &b, b.metrics
 }
 
 // Close answers all who wait, and refuses new requests. What is offered finds no worker.

@@ -2,6 +2,7 @@ package pull
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,6 +30,8 @@ type Backend struct {
 	Record     func(server int, runs []*store.Run)   // for the history
 	Died       func(bizType uint64, id tocsin.JobID) // a worker has made a task dead
 	Registerer prometheus.Registerer                 // nil: no metrics
+
+	metrics *metrics
 }
 
 // Result is what became of a lease.
@@ -69,7 +72,7 @@ type lease struct {
 
 // parseLease reads JOB_ID.VERSION.RANDOM.
 func parseLease(text string) (l lease, err error) {
-	parts := strings.Split(text, ".")
+	parts := strings.SplitN(text, ".", 4)
 	bad := client.Refuse(tocsin.ErrInvalid, "a lease is given as it came with its task: JOB_ID.VERSION. and %d characters", store.LeaseSize)
 	if len(parts) != 3 {
 		return l, bad
@@ -102,36 +105,55 @@ type batch struct {
 	became []Became // of all that was asked
 }
 
-// perServer does the leases of each server at once. Leases of biz types that sees does not allow are as lost.
-func (h *Hub) perServer(ctx context.Context, texts []string, sees func(string) bool, do func(context.Context, *batch) error) ([]Became, error) {
+// open returns the Backend, while there is one.
+func (h *Hub) open() (*Backend, error) {
 	h.mu.Lock()
-	b := h.backend
-	h.mu.Unlock()
-	if b == nil {
+	defer h.mu.Unlock()
+	if h.backend == nil {
 		return nil, ErrNotRunning
 	}
-	known, became := b.Policies(), make([]Became, len(texts))
-	batches, seen := map[int]*batch{}, map[tocsin.JobID]bool{}
+	return h.backend, nil
+}
+
+// perServer does the leases of each server at once. Leases of biz types that sees does not allow are as lost. A worker may have had a task
+// twice: one lease of it is done after the other.
+func (b *Backend) perServer(ctx context.Context, texts []string, sees func(string) bool, do func(context.Context, *batch) error) ([]Became, error) {
+	leases, left := make([]lease, len(texts)), make([]int, len(texts))
 	for i, text := range texts {
-		l, err := parseLease(text)
-		switch {
-		case err != nil:
+		var err error
+		if leases[i], err = parseLease(text); err != nil {
 			return nil, fmt.Errorf("lease %d: %w", i+1, err)
-		case seen[l.id]:
-			became[i].Err = errTwice
-			continue
 		}
-		seen[l.id], became[i].Result = true, Lost
-		server := b.Store.ServerOf(l.id.Table())
-		if server < 0 {
-			continue
-		}
-		if batches[server] == nil {
-			batches[server] = &batch{Backend: b, server: server, known: known, became: became}
-		}
-		of := batches[server]
-		of.at, of.leases = append(of.at, i), append(of.leases, l)
+		left[i] = i
 	}
+	known, became := b.Policies(), make([]Became, len(texts))
+	for len(left) > 0 {
+		batches, seen, again := map[int]*batch{}, map[tocsin.JobID]bool{}, []int(nil)
+		for _, i := range left {
+			l := leases[i]
+			if seen[l.id] {
+				again = append(again, i)
+				continue
+			}
+			seen[l.id], became[i].Result = true, Lost
+			server := b.Store.ServerOf(l.id.Table())
+			if server < 0 {
+				continue
+			}
+			if batches[server] == nil {
+				batches[server] = &batch{Backend: b, server: server, known: known, became: became}
+			}
+			of := batches[server]
+			of.at, of.leases = append(of.at, i), append(of.leases, l)
+		}
+		atOnce(ctx, batches, sees, do)
+		left = again
+	}
+	return became, nil
+}
+
+// atOnce does the batches of all servers.
+func atOnce(ctx context.Context, batches map[int]*batch, sees func(string) bool, do func(context.Context, *batch) error) {
 	var all sync.WaitGroup
 	for _, of := range batches {
 		all.Go(func() {
@@ -145,7 +167,6 @@ func (h *Hub) perServer(ctx context.Context, texts []string, sees func(string) b
 		})
 	}
 	all.Wait()
-	return became, nil
 }
 
 // fail says of some leases that nothing is known.
@@ -167,6 +188,11 @@ func (b *batch) policy(number uint64) biztype.Policy {
 	return p.WithDefaults()
 }
 
+// pulled reports whether workers ask for the tasks of a biz type.
+func (b *batch) pulled(number uint64) bool {
+	return slices.ContainsFunc(b.known, func(p biztype.Policy) bool { return p.Number == number && p.Pull != nil })
+}
+
 // look reads the rows that the caller may know of.
 func (b *batch) look(ctx context.Context, sees func(string) bool) error {
 	ids := make([]tocsin.JobID, len(b.leases))
@@ -185,57 +211,82 @@ func (b *batch) look(ctx context.Context, sees func(string) bool) error {
 
 // Extend has leases last for the time of their policies from now on. It may be repeated.
 func (h *Hub) Extend(ctx context.Context, leases []string, sees func(string) bool) ([]Became, error) {
-	return h.perServer(ctx, leases, sees, func(ctx context.Context, b *batch) error {
-		now := b.Store.Now(b.server)
-		if now == 0 {
-			return errClock
+	b, err := h.open()
+	if err != nil {
+		return nil, err
+	}
+	return b.perServer(ctx, leases, sees, func(ctx context.Context, b *batch) error { return b.extend(ctx, sees) })
+}
+
+// extend prolongs those leases that stand, and looks what became of all. A row that another transaction holds fails no other.
+func (b *batch) extend(ctx context.Context, sees func(string) bool) error {
+	now := b.Store.Now(b.server)
+	if now == 0 {
+		return errClock
+	}
+	var longer []store.Prolonged
+	until := map[tocsin.JobID]int64{}
+	for _, l := range b.leases {
+		if row := b.rows[l.id]; row != nil && l.holds(row) {
+			until[l.id] = now + b.policy(row.Type).Pull.Lease.D().Milliseconds()
+			longer = append(longer, store.Prolonged{JobID: l.id, Version: l.version, By: l.by, Until: until[l.id]})
 		}
-		var longer []store.Prolonged
-		for _, l := range b.leases {
-			if row := b.rows[l.id]; row != nil && l.holds(row) {
-				until := now + b.policy(row.Type).Pull.Lease.D().Milliseconds()
-				longer = append(longer, store.Prolonged{JobID: l.id, Version: l.version, By: l.by, Until: until})
-			}
+	}
+	var failed error
+	if len(longer) > 0 {
+		failed = b.Store.Prolong(ctx, b.server, longer)
+		if err := b.look(ctx, sees); err != nil {
+			return errors.Join(failed, err)
 		}
-		if len(longer) > 0 {
-			if err := b.Store.Prolong(ctx, b.server, longer); err != nil {
-				return err
-			}
-			if err := b.look(ctx, sees); err != nil {
-				return err
-			}
+	}
+	for i, l := range b.leases {
+		at := b.at[i]
+		switch row := b.rows[l.id]; {
+		case row == nil:
+		case l.holds(row) && failed != nil && row.ActionTime.UnixMilli() < until[l.id]:
+			b.became[at] = Became{Err: failed}
+		case l.holds(row):
+			b.became[at] = Became{Result: OK, Until: row.ActionTime}
+		case row.Status == tocsin.Cancelled || row.Version != l.version:
+			b.became[at].Result = Unwanted
 		}
-		for i, l := range b.leases {
-			switch row := b.rows[l.id]; {
-			case row == nil:
-			case l.holds(row):
-				b.became[b.at[i]] = Became{Result: OK, Until: row.ActionTime}
-			case row.Status == tocsin.Cancelled || row.Version != l.version:
-				b.became[b.at[i]].Result = Unwanted
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Settle stores how workers ended their leases. The results are in the order of what was asked; a complete may be repeated.
 func (h *Hub) Settle(ctx context.Context, all []Settling, sees func(string) bool) ([]Became, error) {
+	b, err := h.open()
+	if err != nil {
+		return nil, err
+	}
+	return b.settleAll(ctx, all, sees)
+}
+
+func (b *Backend) settleAll(ctx context.Context, all []Settling, sees func(string) bool) ([]Became, error) {
 	texts := make([]string, len(all))
 	for i, s := range all {
 		texts[i] = s.Lease
 	}
-	return h.perServer(ctx, texts, sees, func(ctx context.Context, b *batch) error {
+	return b.perServer(ctx, texts, sees, func(ctx context.Context, b *batch) error {
 		ends, err := b.ends(all)
 		if err != nil {
 			return err
 		}
-		b.settle(ctx, h.metrics, ends)
+		b.settle(ctx, ends)
 		return nil
 	})
 }
 
 // Release gives tasks back that did not reach their worker, however its request ended. The lease of what can't be given back runs out.
 func (h *Hub) Release(ctx context.Context, tasks []Task) {
+	if len(tasks) > 0 {
+		tasks[0].from.release(ctx, tasks)
+	}
+}
+
+// release gives tasks back while the store is open, which is longer than the Hub.
+func (b *Backend) release(ctx context.Context, tasks []Task) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -245,5 +296,5 @@ func (h *Hub) Release(ctx context.Context, tasks []Task) {
 	for i, t := range tasks {
 		all[i] = Settling{Lease: t.Lease, Release: true}
 	}
-	_, _ = h.Settle(ctx, all, nil)
+	_, _ = b.settleAll(ctx, all, nil)
 }

@@ -39,7 +39,7 @@ func (b *batch) ends(all []Settling) (ends []*end, err error) {
 		case complete && e.row.Status == tocsin.Done:
 			b.became[e.at].Result = Already
 			continue
-		case !complete && !l.holds(e.row):
+		case !l.holds(e.row) && (!complete || !b.pulled(e.row.Type)): // whoever made up a lease completes nothing that is called
 			continue
 		}
 		e.outcome = dispatcher.EndingOf(b.policy(e.row.Type), e.row, e.Answer, now)
@@ -52,23 +52,30 @@ func (b *batch) ends(all []Settling) (ends []*end, err error) {
 }
 
 // settle stores ends in one transaction. If a row is held by another transaction, or refused, those of the others are stored without it.
-func (b *batch) settle(ctx context.Context, m *metrics, ends []*end) {
+// The end of a run that its schedule counts, or that others wait for, is a transaction of its own.
+func (b *batch) settle(ctx context.Context, ends []*end) {
 	var plain []*end
-	var next []tocsin.JobID // runs whose turn has come
+	var forward []tocsin.JobID
 	turns := b.turns(ctx, ends)
 	for _, e := range ends {
 		e.turn = turns[e.id]
-		if e.turn != nil && (e.turn.Alone || e.turn.Counts) && (e.outcome.Verb == tocsin.Completed || e.outcome.Verb == tocsin.Buried) {
+		_, isRun := ids.ParseRunKey(e.row.DedupKey)
+		ended := e.outcome.Verb == tocsin.Completed || e.outcome.Verb == tocsin.Buried
+		switch {
+		case isRun && ended && e.turn == nil:
+			b.settled(e, 0, errSchedule)
+		case isRun && ended && (e.turn.Alone || e.turn.Counts):
 			done, err := b.Runs.Settle(ctx, e.turn, e.outcome)
-			if b.settled(e, done.Fate, err); done.Forward != 0 {
-				next = append(next, done.Forward)
+			b.settled(e, done.Fate, err)
+			if done.Forward != 0 {
+				forward = append(forward, done.Forward)
 			}
-			continue
+		default:
+			plain = append(plain, e)
 		}
-		plain = append(plain, e)
 	}
 	b.store(ctx, plain)
-	b.after(ctx, m, ends, next)
+	b.after(ctx, ends, forward)
 }
 
 // turns returns those of the tasks that are runs of schedules.
@@ -91,8 +98,13 @@ func (b *batch) store(ctx context.Context, ends []*end) {
 	}
 	fates, err := b.Store.Settle(ctx, b.server, outcomes)
 	if err != nil && len(ends) > 1 && !mysql.ClassOf(err).OfServer() && ctx.Err() == nil {
-		for i := range ends {
-			b.store(ctx, ends[i:i+1])
+		rest := b.free(ctx, ends, err)
+		if len(rest) < len(ends) {
+			b.store(ctx, rest)
+			return
+		}
+		for i := range rest {
+			b.store(ctx, rest[i:i+1])
 		}
 		return
 	}
@@ -103,6 +115,29 @@ func (b *batch) store(ctx context.Context, ends []*end) {
 		}
 		b.settled(e, fate, err)
 	}
+}
+
+// free returns the ends whose rows nobody else holds; the others failed with err. Each of them, tried alone, would cost a second.
+func (b *batch) free(ctx context.Context, ends []*end, err error) (free []*end) {
+	if mysql.ClassOf(err) != mysql.Contended {
+		return ends
+	}
+	all := make([]tocsin.JobID, len(ends))
+	for i, e := range ends {
+		all[i] = e.id
+	}
+	locks, unknown := b.Store.Locked(ctx, b.server, all)
+	if unknown != nil {
+		return ends
+	}
+	for _, e := range ends {
+		if locks.Rows[e.id] || locks.Tables[e.id.Table()] != nil {
+			b.settled(e, 0, err)
+		} else {
+			free = append(free, e)
+		}
+	}
+	return free
 }
 
 // settled notes what became of an end.
@@ -118,9 +153,9 @@ func (b *batch) settled(e *end, fate store.Fate, err error) {
 	}
 }
 
-// after does what follows from ends that are stored: bells for tasks that are due again, and for others, the history, and alarms.
-func (b *batch) after(ctx context.Context, m *metrics, ends []*end, again []tocsin.JobID) {
-	var runs []*store.Run
+// after does what follows from ends that are stored: bells for tasks that are due again soon, of which some are known, the history, and alarms.
+func (b *batch) after(ctx context.Context, ends []*end, again []tocsin.JobID) {
+	m, runs := b.metrics, []*store.Run(nil)
 	for _, e := range ends {
 		policy, result := b.policy(e.row.Type), b.became[e.at].Result
 		m.settled.WithLabelValues(policy.Name, e.outcome.Verb.String(), string(result)).Inc()

@@ -18,11 +18,13 @@ const leasePrefix = "lease:"
 // LeaseSize is the length of what follows leasePrefix.
 const LeaseSize = 26
 
+const leaseBytes = 16
+
 var leaseText = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding) // as ULID, in the order of time
 
 // NewLease makes the claimer of leases that begin now.
 func NewLease(now int64) string {
-	var b [16]byte
+	var b [leaseBytes]byte
 	_, _ = rand.Read(b[6:]) // never fails
 	binary.BigEndian.PutUint32(b[0:], uint32(now>>16))
 	binary.BigEndian.PutUint16(b[4:], uint16(now))
@@ -33,7 +35,7 @@ func NewLease(now int64) string {
 func LeaseBegan(by string) (text string, began int64, ok bool) {
 	text, ok = strings.CutPrefix(by, leasePrefix)
 	b, err := leaseText.DecodeString(text)
-	if !ok || err != nil || len(text) != LeaseSize {
+	if !ok || err != nil || len(text) != LeaseSize || len(b) != leaseBytes { // the decoder skips line breaks
 		return "", 0, false
 	}
 	return text, int64(binary.BigEndian.Uint64(b) >> 16), true
