@@ -18,12 +18,15 @@ func (t *targets) asked(p biztype.Policy) (dispatcher.Target, error) {
 	return dispatcher.Target{}, errUnasked
 }
 
-// pulledNow returns the pull types that workers ask for here.
+// pulledNow returns the pull types that workers ask for here. It forgets the workers of types that have pull no more.
 func (t *targets) pulledNow(policies []biztype.Policy) (names []string) {
+	pulled := map[string]bool{}
 	for _, p := range policies {
+		pulled[p.Name] = p.Pull != nil && t.mine(p)
 		if _, asked := t.of(p); asked && p.Pull != nil {
 			names = append(names, p.Name)
 		}
 	}
+	t.hub.Keep(pulled)
 	return names
 }

@@ -299,6 +299,13 @@ func TestAPullTypeThatNoWorkerAsksForIsNoFaultOfANode(t *testing.T) {
 	if n := testutil.CollectAndCount(r.lacking); n != 1 || testutil.ToFloat64(r.lacking.WithLabelValues("order.open")) != 1 {
 		t.Errorf("%d series", n)
 	}
+	if _, known := r.targets.hub.Asked()["label.print"]; !known {
+		t.Error("nothing tells that no worker asks")
+	}
+	r.set(t.Context(), []biztype.Policy{{Name: "label.print", Number: 7}}) // its alert would go on
+	if all := r.targets.hub.Asked(); len(all) != 0 {
+		t.Errorf("workers of a type without pull are told: %v", all)
+	}
 }
 
 func TestAHandlerThatGetsNoTaskIsLoggedWheneverThatChanges(t *testing.T) {
