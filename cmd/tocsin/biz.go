@@ -160,6 +160,9 @@ type with pull, how many workers wait there, or when one asked last.`,
 			if err != nil {
 				return err
 			}
+			if p := &policies[i]; p.Pull != nil {
+				p.Timeout, p.Concurrency = 0, 0 // "biz apply" refuses them
+			}
 			shown := shownPolicy{Policy: policies[i]}
 			if shown.Nodes, err = v.Lanes(cmd.Context(), shown.WithDefaults().Group, shown.Name); err != nil {
 				shown.Unasked = operator.OneLine(err)
