@@ -111,7 +111,7 @@ func unasked(policies []biztype.Policy, groups []Group, last func(own []Group, b
 		is := fmt.Sprintf("no worker asks the nodes of group %s for tasks of %s", p.WithDefaults().Group, p.Name)
 		if last != nil {
 			if at := last(own, p.Name); !at.IsZero() {
-				is += ": the last one did at " + at.UTC().Format(time.RFC3339)
+				is += "; one asked last at " + at.UTC().Format(time.RFC3339)
 			}
 		}
 		checks = append(checks, bad(Warn, "workers", is, "start its workers, with a token of scope work that allows the biz type, or wait for them"))

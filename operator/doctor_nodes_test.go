@@ -57,7 +57,7 @@ func TestPullTypesThatNoWorkerAsksForAreFound(t *testing.T) {
 		"no node runs":       {nil, last, nil},
 		"another group runs": {[]Group{handling("a", "orders")}, last, nil},
 		"one is asked":       {[]Group{unasks("a"), asked("b")}, last, nil},
-		"none is asked":      {[]Group{unasks("a"), unasks("b")}, last, []string{"warn : workers: " + nobody + ": the last one did at 2026-11-22T09:00:00Z"}},
+		"none is asked":      {[]Group{unasks("a"), unasks("b")}, last, []string{"warn : workers: " + nobody + "; one asked last at 2026-11-22T09:00:00Z"}},
 		"none ever was":      {[]Group{unasks("a"), unasks("b")}, time.Time{}, []string{"warn : workers: " + nobody}},
 	} {
 		if got := complaints(unasked(policies, c.groups, func([]Group, string) time.Time { return c.last })); !slices.Equal(got, c.want) {
