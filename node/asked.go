@@ -3,12 +3,13 @@ package node
 import (
 	"errors"
 
+	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
 )
 
 // errUnasked is why a node lacks a pull type. Others, whose workers ask, stand in for it.
-var errUnasked = errors.New("no worker has asked this node for its tasks for a minute")
+var errUnasked = errors.New(assign.Unasked)
 
 // asked returns the target of a pull type, if workers ask for its tasks.
 func (t *targets) asked(p biztype.Policy) (dispatcher.Target, error) {
