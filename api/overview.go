@@ -47,7 +47,7 @@ type OverviewFault struct {
 // OverviewType is how one biz type does.
 type OverviewType struct {
 	BizType      string  `json:"biz_type" example:"order.close"`
-	State        string  `json:"state" enum:"open,full,limited,busy,paused,away,lacking,unknown" doc:"Of its lane, the worst of all nodes; unknown: no node of its group answers"`
+	State        string  `json:"state" enum:"open,full,limited,busy,paused,away,lacking,no_worker,unknown" doc:"Of its lane, the worst of all nodes; no_worker: it has pull, and no worker asks; unknown: no node of its group answers"`
 	Overdue      *int64  `json:"overdue,omitempty" doc:"Tasks that have been due for a second; left out: not known yet"`
 	AtLeast      bool    `json:"at_least,omitempty" doc:"There may be more that are overdue"`
 	OldestMS     int64   `json:"oldest_ms,omitempty" doc:"For how long the oldest of them has been due, if it still is"`

@@ -17,16 +17,16 @@ func differing(own NodeInfo, others []NodeInfo) (lacks, extra []string) {
 		if other.Types == nil || slices.Equal(other.Types, own.Types) {
 			continue
 		}
-		note(missing, other.Types, own.Types)
-		note(only, own.Types, other.Types)
+		note(missing, other, own)
+		note(only, own, other)
 	}
 	return slices.Sorted(maps.Keys(missing)), slices.Sorted(maps.Keys(only))
 }
 
-// note adds to set what is in a and not in b.
-func note(set map[string]bool, a, b []string) {
-	for _, name := range a {
-		if !slices.Contains(b, name) {
+// note adds to set the types of a that b has not, except those of workers that ask: they may ask any node.
+func note(set map[string]bool, a, b NodeInfo) {
+	for _, name := range a.Types {
+		if !slices.Contains(b.Types, name) && b.Lacks[name] != Unasked {
 			set[name] = true
 		}
 	}

@@ -21,6 +21,9 @@ type Duty struct {
 	Tables []int    // ascending
 }
 
+// Unasked is why a node lacks a type whose tasks workers ask for. It is the normal state of nodes that none of them asks.
+const Unasked = "no worker has asked this node for its tasks for a minute"
+
 // Told is what a node publishes about its biz types, besides its Config.Info.
 type Told struct {
 	Types []string          // the ones it delivers, sorted

@@ -180,3 +180,16 @@ func TestNewestPayloadsAreThoseOfNodesThatTakeOnWorkAndReachAllTables(t *testing
 		t.Errorf("newest %v, want 3 of x and none of y", got)
 	}
 }
+
+// Workers may ask any node: the others are not told to lack a handler.
+func TestTypesOfWorkersThatAskOneNodeAreNoDifference(t *testing.T) {
+	t.Parallel()
+	asked := NodeInfo{Types: []string{"label.print", "order.close"}}
+	unasked := NodeInfo{Types: []string{}, Lacks: map[string]string{"label.print": Unasked, "order.close": "no handler"}}
+	for own, other := range map[*NodeInfo]NodeInfo{&asked: unasked, &unasked: asked} {
+		lacks, extra := differing(*own, []NodeInfo{other})
+		if all := slices.Concat(lacks, extra); !slices.Equal(all, []string{"order.close"}) {
+			t.Errorf("lacks %q, has %q more", lacks, extra)
+		}
+	}
+}

@@ -145,7 +145,7 @@ func TestWorkersGetAnEmptyAnswerWhenTheirNodeStops(t *testing.T) {
 		task := reserve(t, n, 1)[0]
 		answer := make(chan error, 1)
 		go func() {
-			tasks, err := n.Pull().Reserve(context.Background(), pull.Request{BizTypes: []string{fetch.Name()}, Max: 1, Wait: patience})
+			tasks, err := n.Pull().Reserve(context.Background(), pull.Request{BizTypes: []string{fetch.Name()}, Max: 1, Wait: pull.MaxWait})
 			if len(tasks) > 0 {
 				err = errors.New("it got a task")
 			}

@@ -64,7 +64,7 @@ func newRoster(t *targets, g group, log *slog.Logger, r prometheus.Registerer) *
 		targets: t, group: g, log: log,
 		lacking: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "tocsin", Subsystem: "node", Name: "biz_type_lacking",
-			Help: "1 for each biz type of its group that this node can't deliver: other nodes stand in for it, if they can.",
+			Help: "1 for each biz type of its group that this node can't deliver, except those with pull: other nodes stand in for it, if they can.",
 		}, []string{"biz_type"}),
 		groups: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "tocsin", Subsystem: "node", Name: "group_biz_types",
@@ -142,8 +142,10 @@ func (r *roster) tell() {
 	}
 	r.told = now
 	r.lacking.Reset()
-	for name := range now.Lacks {
-		r.lacking.WithLabelValues(name).Set(1)
+	for name, why := range now.Lacks {
+		if why != errUnasked.Error() { // that is no fault of a node
+			r.lacking.WithLabelValues(name).Set(1)
+		}
 	}
 	r.group.Tell(now)
 }

@@ -288,6 +288,26 @@ func TestANodeLeavesATypeWhileOthersKnowANewerPayload(t *testing.T) {
 	}
 }
 
+// Others stand in, or workers come when they like: an alert looks at the workers of all nodes.
+func TestAPullTypeThatNoWorkerAsksForIsNoFaultOfANode(t *testing.T) {
+	t.Parallel()
+	r, d := newDesk(t, Config{}, new(devtest.Log))
+	r.set(t.Context(), []biztype.Policy{{Name: "label.print", Number: 7, Pull: &biztype.Pull{}}, {Name: "order.open", Number: 3}})
+	if d.lacks("label.print") != errUnasked.Error() || d.lacks("order.open") == "" {
+		t.Errorf("told %+v", d.last())
+	}
+	if n := testutil.CollectAndCount(r.lacking); n != 1 || testutil.ToFloat64(r.lacking.WithLabelValues("order.open")) != 1 {
+		t.Errorf("%d series", n)
+	}
+	if _, known := r.targets.hub.Asked()["label.print"]; !known {
+		t.Error("nothing tells that no worker asks")
+	}
+	r.set(t.Context(), []biztype.Policy{{Name: "label.print", Number: 7}}) // its alert would go on
+	if all := r.targets.hub.Asked(); len(all) != 0 {
+		t.Errorf("workers of a type without pull are told: %v", all)
+	}
+}
+
 func TestAHandlerThatGetsNoTaskIsLoggedWheneverThatChanges(t *testing.T) {
 	t.Parallel()
 	hook := &biztype.Webhook{URL: "http://127.0.0.1:1/"}

@@ -103,6 +103,10 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 	}
 	defer tables.Close()
 	p := patient{Examination: x, open: v.ByRows, servers: tables, paused: v.paused, timeout: answerWithin}
+	p.asked = func(own []Group, bizType string) time.Time {
+		workers, _ := askedBy(v.askAll(ctx, own), bizType)
+		return workers.Last
+	}
 	p.types = func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, v.Tables) }
 	if !v.ByRows && len(v.Etcd.Endpoints) > 0 {
 		p.etcd, p.identity = v.etcdHealth, v.identity
@@ -163,6 +167,7 @@ type patient struct {
 
 	nodes    func() (groups []Group, listed bool)             // the live nodes, read once; not listed: not known
 	types    func(context.Context) ([]biztype.Policy, error)  // reads the stored policies
+	asked    func(own []Group, bizType string) time.Time      // when a worker last asked one of these nodes; zero: none says
 	paused   func(context.Context) ([]string, error)          // reads the names of the paused schedules; nil: not asked
 	etcd     func(context.Context) (is string, err error)     // asks etcd; nil: the config names none
 	identity func(context.Context) (id string, refused error) // of the databases, and whether etcd has bound the cluster to another

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,6 +26,7 @@ func (p patient) bizTypes(ctx context.Context) []Check {
 		groups = nil // the check of etcd, or of the servers, says why
 	} else {
 		checks = append(append(checks, delivered(policies, groups)...), idleHandlers(policies, groups)...)
+		checks = append(checks, unasked(policies, groups, p.asked)...)
 	}
 	checks = append(append(checks, p.secrets(policies, groups)...), p.sinks(ctx, policies, groups)...)
 	return append(of("biz types", checks...), of("nodes", programs(groups)...)...)
@@ -71,6 +73,9 @@ func delivered(policies []biztype.Policy, groups []Group) (checks []Check) {
 	const name, fix = "delivered", "give each node of the group the secret (in its environment, or a file in node.secrets_dir), the sink (in its config) or a program with the handler"
 	for _, p := range policies {
 		own := named(groups, p.WithDefaults().Group)
+		if p.Pull != nil {
+			continue // see unasked
+		}
 		var lacking []string
 		for _, g := range own {
 			for _, n := range g.Nodes {
@@ -91,6 +96,25 @@ func delivered(policies []biztype.Policy, groups []Group) (checks []Check) {
 	checks = append(checks, groupsAway(policies, groups)...)
 	if len(checks) == 0 && someNode(groups) {
 		checks = append(checks, good(name, "by every node of their groups"))
+	}
+	return checks
+}
+
+// unasked finds the pull types that no worker asks the nodes of their group for. last returns when one asked last, zero if that is not
+// known; nil: nobody is asked.
+func unasked(policies []biztype.Policy, groups []Group, last func(own []Group, bizType string) time.Time) (checks []Check) {
+	for _, p := range policies {
+		own := named(groups, p.WithDefaults().Group)
+		if p.Pull == nil || len(own) == 0 || delivers(own, p.Name) {
+			continue
+		}
+		is := fmt.Sprintf("no worker asks the nodes of group %s for tasks of %s", p.WithDefaults().Group, p.Name)
+		if last != nil {
+			if at := last(own, p.Name); !at.IsZero() {
+				is += "; one asked last at " + at.UTC().Format(time.RFC3339)
+			}
+		}
+		checks = append(checks, bad(Warn, "workers", is, "start its workers, with a token of scope work that allows the biz type, or wait for them"))
 	}
 	return checks
 }

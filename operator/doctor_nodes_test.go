@@ -3,6 +3,7 @@ package operator
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
@@ -34,6 +35,47 @@ func TestWhatNodesLackIsFound(t *testing.T) {
 	} {
 		if got := complaints(delivered([]biztype.Policy{remind}, c.groups)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// That a node lacks a pull type is no fault while workers ask another.
+func TestPullTypesThatNoWorkerAsksForAreFound(t *testing.T) {
+	t.Parallel()
+	policies := []biztype.Policy{{Name: "label.print", Group: "callback", Pull: &biztype.Pull{}}}
+	asked := func(id string) Group { return handling(id, "callback", "label.print") }
+	unasks := func(id string) Group {
+		return Group{Group: "callback", Nodes: []assign.NodeState{{ID: id, Info: assign.NodeInfo{Lacks: map[string]string{"label.print": "no worker"}}}}}
+	}
+	const nobody = "no worker asks the nodes of group callback for tasks of label.print"
+	last := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		groups []Group
+		last   time.Time
+		want   []string
+	}{
+		"no node runs":       {nil, last, nil},
+		"another group runs": {[]Group{handling("a", "orders")}, last, nil},
+		"one is asked":       {[]Group{unasks("a"), asked("b")}, last, nil},
+		"none is asked":      {[]Group{unasks("a"), unasks("b")}, last, []string{"warn : workers: " + nobody + "; one asked last at 2026-11-22T09:00:00Z"}},
+		"none ever was":      {[]Group{unasks("a"), unasks("b")}, time.Time{}, []string{"warn : workers: " + nobody}},
+	} {
+		if got := complaints(unasked(policies, c.groups, func([]Group, string) time.Time { return c.last })); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if got := complaints(delivered(policies, c.groups)); len(got) > 0 && name != "another group runs" {
+			t.Errorf("%s: delivered %q", name, got)
+		}
+		listed := []Group{{Group: "callback"}}
+		for _, g := range named(c.groups, "callback") {
+			listed[0].Nodes = append(listed[0].Nodes, g.Nodes...)
+		}
+		addFaults(listed, policies, "")
+		if slices.ContainsFunc(listed[0].Nodes, func(n assign.NodeState) bool { return len(n.Info.Lacks) > 0 }) {
+			t.Errorf("%s: nodes still lack it: %+v", name, listed[0].Nodes)
+		}
+		if len(listed[0].Faults) != len(c.want) {
+			t.Errorf("%s: faults %+v", name, listed[0].Faults)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/assign"
@@ -204,28 +203,13 @@ func (f *facts) workers(a *Answer) {
 	if p == nil || p.Pull == nil {
 		return
 	}
-	var last time.Time
-	asked := 0
-	for _, page := range f.Pages {
-		if page.Report == nil {
-			continue
-		}
-		asked++
-		workers := page.Report.Asked[p.Name]
-		if workers.Waiting > 0 {
-			return
-		}
-		if workers.Last.After(last) {
-			last = workers.Last
-		}
-	}
-	switch {
-	case asked == 0:
-	case last.IsZero():
+	switch workers, answered := askedBy(f.Pages, p.Name); {
+	case !answered || workers.Waiting > 0:
+	case workers.Last.IsZero():
 		a.set(StateNoWorker, "it waits for a worker: none has asked the nodes of group %s for tasks of %s since they started", f.Group.Name, p.Name)
 	default:
-		a.set(StateNoWorker, "it waits for a worker: none waits for tasks of %s now, and one asked last at %s", p.Name, f.at(last))
-		a.Since = last
+		a.set(StateNoWorker, "it waits for a worker: none waits for tasks of %s now, and one asked last at %s", p.Name, f.at(workers.Last))
+		a.Since = workers.Last
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/pull"
 )
 
 var now = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
@@ -110,6 +111,16 @@ var explanations = map[string]struct {
 		[]string{"the status page of host-a at a:1: another node, host-x, answers there"}},
 	"the policies can't be read": {func(f *facts, _ *node.Report) { f.Policies, f.NoTypes = nil, errors.New("denied") }, StateQueued,
 		[]string{"the biz types: denied"}},
+	"no worker has asked any node": {func(f *facts, _ *node.Report) { f.Policies[0].Pull = &biztype.Pull{} }, StateNoWorker,
+		[]string{"says: it waits for a worker: none has asked the nodes of group orders for tasks of order.close since they started\n"}},
+	"no worker asks any more": {func(f *facts, r *node.Report) {
+		f.Policies[0].Pull, r.Asked = &biztype.Pull{}, map[string]pull.Asked{"order.close": {Last: now.Add(-time.Hour)}}
+		f.Pages = append(f.Pages, statusPage{Node: "host-b", Report: &node.Report{Node: "host-b", Asked: map[string]pull.Asked{"order.close": {Last: now.Add(-time.Minute)}}}})
+	}, StateNoWorker, []string{"since: 08:59:00", "says: it waits for a worker: none waits for tasks of order.close now, and one asked last at 2026-11-22 08:59:00.000Z (1m0s ago)\n"}},
+	"a worker asks another node": {func(f *facts, _ *node.Report) {
+		f.Policies[0].Pull = &biztype.Pull{}
+		f.Pages = append(f.Pages, statusPage{Node: "host-b", Report: &node.Report{Node: "host-b", Asked: map[string]pull.Asked{"order.close": {Waiting: 1}}}})
+	}, StateQueued, nil},
 	"no lease": {func(_ *facts, r *node.Report) { r.Mode = node.Waiting }, StateQueued, []string{"has no lease and delivers nothing"}},
 	"its target can't be reached": {targetIn(dispatcher.Away, 9*time.Second), StateTargetAway, []string{"since: 08:59:00",
 		"says: node host-a can't reach the target of order.close since 2026-11-22 08:59:00.000Z (1m0s ago) (it said no): it tries one task at 2026-11-22 09:00:09.000Z (in 9s), and the others wait, without an attempt; 7 tasks wait there\n"}},

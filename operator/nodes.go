@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/pull"
 )
 
 // Group is the nodes of one group; the JSON of `tocsin cluster nodes`.
@@ -177,14 +178,22 @@ func addGroups(groups []Group, policies []biztype.Policy, only string, nodes []a
 	return groups
 }
 
-// addFaults adds to each group its handlers that get no task, and its biz types if it has no node. Nothing is said of
+// addFaults adds to each group its handlers that get no task, its pull types that no worker asks for, and its biz types if it has no
+// node. That a node lacks a pull type is no fault: it is not told. Nothing is said of
 // groups without nodes if no group has any: a cluster that has not been started yet has no fault.
 func addFaults(groups []Group, policies []biztype.Policy, only string) {
 	some := only != "" || slices.ContainsFunc(groups, func(g Group) bool { return len(g.Nodes) > 0 })
 	for i, g := range groups {
-		checks := idleHandlers(policies, groups[i:i+1])
+		checks := append(idleHandlers(policies, groups[i:i+1]), unasked(policies, groups[i:i+1], nil)...)
 		if some && len(g.Nodes) == 0 {
 			checks = append(checks, groupAway(policies, g.Group)...)
+		}
+		for _, p := range policies {
+			for _, n := range g.Nodes {
+				if p.Pull != nil {
+					delete(n.Info.Lacks, p.Name)
+				}
+			}
 		}
 		for _, c := range checks {
 			groups[i].Faults = append(groups[i].Faults, Fault{c.Is, c.Fix})
@@ -263,6 +272,33 @@ func (v View) ask(ctx context.Context, pages []statusPage, path string) {
 	all.Wait()
 }
 
+// askAll asks the status pages of all nodes.
+func (v View) askAll(ctx context.Context, groups []Group) (pages []statusPage) {
+	for _, g := range groups {
+		for _, n := range g.Nodes {
+			pages = append(pages, pageOf(n))
+		}
+	}
+	v.ask(ctx, pages, "/status")
+	return pages
+}
+
+// askedBy sums up the workers that ask some nodes for tasks of a biz type. False: none of the nodes answered.
+func askedBy(pages []statusPage, bizType string) (all pull.Asked, answered bool) {
+	for _, p := range pages {
+		if p.Report == nil {
+			continue
+		}
+		answered = true
+		workers := p.Report.Asked[bizType]
+		all.Waiting += workers.Waiting
+		if workers.Last.After(all.Last) {
+			all.Last = workers.Last
+		}
+	}
+	return all, answered
+}
+
 // addAsked adds what the status pages answered to their groups. Pages that don't
 // answer are shown with the first group. A group that is not listed yet gets the
 // given nodes.
@@ -315,18 +351,14 @@ type Lane struct {
 	Node  string                 `json:"node"`
 	Lane  *dispatcher.LaneReport `json:"lane"`            // null: the node knows no policy of the type, or could not be asked
 	Error string                 `json:"error,omitempty"` // why it could not be asked
+
+	Workers *pull.Asked `json:"workers,omitempty"` // of a pull type
 }
 
 // Lanes asks the nodes of a group, all at once, what they have in hand of a biz type. The error is that of Nodes.
 func (v View) Lanes(ctx context.Context, group, bizType string) ([]Lane, error) {
 	groups, err := v.Nodes(ctx, group)
-	var pages []statusPage
-	for _, g := range groups {
-		for _, n := range g.Nodes {
-			pages = append(pages, pageOf(n))
-		}
-	}
-	v.ask(ctx, pages, "/status")
+	pages := v.askAll(ctx, groups)
 	lanes := make([]Lane, len(pages))
 	for i, p := range pages {
 		lanes[i].Node = p.Node
@@ -338,6 +370,9 @@ func (v View) Lanes(ctx context.Context, group, bizType string) ([]Lane, error) 
 		default:
 			if at := slices.IndexFunc(p.Report.Lanes, func(l dispatcher.LaneReport) bool { return l.BizType == bizType }); at >= 0 {
 				lanes[i].Lane = &p.Report.Lanes[at]
+			}
+			if workers, pulled := p.Report.Asked[bizType]; pulled {
+				lanes[i].Workers = &workers
 			}
 		}
 	}

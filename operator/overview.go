@@ -119,10 +119,10 @@ func (now *sampling) types(found map[uint64]upkeep.OverdueTasks) map[string]*Typ
 			state = "paused"
 		}
 		t := of(p.Name, state)
-		if p.Paused && t.State == "lacking" { // it waits to be resumed first
+		if p.Paused && (t.State == "lacking" || t.State == noWorker) { // it waits to be resumed first
 			t.State = state
 		}
-		t.nobody = t.State == "lacking" && !t.able && !slices.ContainsFunc(now.nodes.Nodes, func(n NodeActivity) bool { return n.Group == p.Group && n.Error != "" })
+		t.nobody = (t.State == "lacking" || t.State == noWorker) && !t.able && !slices.ContainsFunc(now.nodes.Nodes, func(n NodeActivity) bool { return n.Group == p.Group && n.Error != "" })
 	}
 	if now.policies == nil {
 		return types // nobody knows which type a number means

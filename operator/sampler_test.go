@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -205,6 +206,36 @@ func TestABizTypeThatANodeCanDeliverIsNotAFailure(t *testing.T) {
 			if got != (want == Fail && also == nil) {
 				t.Errorf("%v, and silent ones %v: %t", want, also, got)
 			}
+		}
+	}
+}
+
+// One sentence tells that no worker asks for a pull type, and none that another node's workers do.
+func TestAPullTypeWithoutWorkersIsInTrouble(t *testing.T) {
+	t.Parallel()
+	unasked := sample("a", 0, 0, func(t *typeSample) { t.Waiters, t.State, t.Limit = new(int), 3, 0 })
+	asked := sample("b", 0, 0, func(t *typeSample) { t.Waiters = new(int) })
+	for want, c := range map[string]struct {
+		nodes  []nodeSample
+		paused bool
+		age    time.Duration
+	}{
+		"": {nodes: []nodeSample{unasked, asked}},
+		"warn order.close has no worker that asks for its tasks":                                                 {nodes: []nodeSample{unasked}},
+		"fail order.close has no worker that asks for its tasks: at least 2 overdue tasks, the oldest for 20m0s": {nodes: []nodeSample{unasked}, age: 20 * time.Minute},
+		"warn order.close is paused, with at least 2 overdue tasks, the oldest for 20m0s":                        {nodes: []nodeSample{unasked}, age: 20 * time.Minute, paused: true},
+	} {
+		now := sampling{nodes: between(nil, samples(c.nodes...), at), policies: []biztype.Policy{{Name: "order.close", Number: 1, Group: "orders", Pull: &biztype.Pull{}, Paused: c.paused}}}
+		walked := map[uint64]upkeep.OverdueTasks{}
+		if c.age > 0 {
+			walked[1] = upkeep.OverdueTasks{Tasks: 2, Oldest: c.age, AtLeast: true, Drain: math.NaN()}
+		}
+		got := ""
+		for _, trouble := range now.types(walked)["order.close"].troubles(0) {
+			got += trouble.Level.String() + " " + trouble.Is
+		}
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -65,10 +65,11 @@ type TypeActivity struct {
 	Running int      `json:"running"`
 	Limit   int      `json:"limit"`
 	Queued  int      `json:"queued"`
-	State   string   `json:"state"`           // open, full, limited, busy, paused, away, lacking: the worst of its nodes
-	Overdue *float64 `json:"overdue"`         // null: no node measures it yet
-	Age     float64  `json:"overdue_seconds"` // of the oldest overdue task
-	Drain   *float64 `json:"drain_seconds"`   // until none is overdue; null: not known, or never
+	State   string   `json:"state"`             // open, full, limited, busy, paused, away, lacking: the worst of its nodes; no_worker: of a pull type, no worker asks
+	Waiters *int     `json:"waiters,omitempty"` // workers that wait for tasks; null: it is no pull type
+	Overdue *float64 `json:"overdue"`           // null: no node measures it yet
+	Age     float64  `json:"overdue_seconds"`   // of the oldest overdue task
+	Drain   *float64 `json:"drain_seconds"`     // until none is overdue; null: not known, or never
 
 	able bool // a node can deliver it
 }
@@ -88,6 +89,9 @@ type NodeActivity struct {
 	Oldest    float64 `json:"unsettled_seconds"`
 }
 
+// noWorker is the State of a pull type that no worker asks for.
+const noWorker = string(StateNoWorker)
+
 // laneOrder are all words for a lane, from good to bad.
 var laneOrder = []string{"open", "full", "limited", "busy", "paused", "away", "lacking"}
 
@@ -105,6 +109,9 @@ func between(before, now map[string]nodeSample, at time.Time) Activity {
 		v.add(types, before[key], now[key])
 	}
 	for _, s := range types {
+		if s.Waiters != nil && !s.able && s.State == laneOrder[0] {
+			s.State = noWorker
+		}
 		s.Late50, s.Late99 = quantile(s.late, .5), quantile(s.late, .99)
 		v.Types = append(v.Types, s.TypeActivity)
 	}
@@ -200,6 +207,15 @@ func (s *typeSum) occupy(t typeSample) {
 		state = "lacking"
 	}
 	s.able = s.able || state != "lacking" && !t.Lacks && t.Limit > 0
+	if t.Waiters != nil {
+		n := *t.Waiters
+		if s.Waiters != nil {
+			n += *s.Waiters
+		}
+		if s.Waiters = &n; state == "lacking" && !t.Lacks { // workers may ask other nodes
+			state = laneOrder[0]
+		}
+	}
 	if slices.Index(laneOrder, state) > slices.Index(laneOrder, s.State) {
 		s.State = state
 	}

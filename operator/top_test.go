@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 var at = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
@@ -114,6 +117,39 @@ func TestALaneIsShownAsTheWorstOfItsNodes(t *testing.T) {
 		if got := v.Types[0].State; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// Any node that workers ask makes a pull type able; what they settle is its rate.
+func TestOfAPullTypeTheWorkersAreShown(t *testing.T) {
+	t.Parallel()
+	workers := func(n int) func(*typeSample) {
+		return func(t *typeSample) {
+			if t.Waiters = &n; n == 0 {
+				t.State = 3
+			}
+		}
+	}
+	v := between(nil, samples(sample("a", 0, 1, workers(0)), sample("b", 0, 1, workers(3)), sample("c", 0, 1, workers(4))), at)
+	shows(t, v, "order.close - - - - - 6/192 0 open, 7 ask - - -\n")
+	v = between(nil, samples(sample("a", 0, 1, workers(0)), sample("b", 0, 1, workers(0))), at)
+	shows(t, v, "order.close - - - - - 4/128 0 no_worker - - -\n")
+
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	found, err := parser.TextToMetricFamilies(strings.NewReader(`# TYPE tocsin_pull_waiters gauge
+tocsin_pull_waiters{biz_type="label.print"} 2
+# TYPE tocsin_pull_settled_total counter
+tocsin_pull_settled_total{biz_type="label.print",verb="complete",result="done"} 7
+tocsin_pull_settled_total{biz_type="label.print",verb="complete",result="already"} 1
+tocsin_pull_settled_total{biz_type="label.print",verb="retry",result="done"} 3
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s nodeSample
+	families(found).into(&s)
+	if got := s.Types["label.print"]; got.Done != 7 || got.Retried != 3 || *got.Waiters != 2 {
+		t.Errorf("%+v", got)
 	}
 }
 

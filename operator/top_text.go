@@ -77,6 +77,9 @@ func titleOf(n NodeActivity) string {
 
 func (t TypeActivity) line(rates bool) []string {
 	row := []string{t.Name, "-", "-", "-", atMost(t.Late50), atMost(t.Late99), strconv.Itoa(t.Running) + "/" + strconv.Itoa(t.Limit), strconv.Itoa(t.Queued), t.State, "-", "-", "-"}
+	if t.Waiters != nil && t.State == laneOrder[0] {
+		row[8] = fmt.Sprintf("%s, %d ask", t.State, *t.Waiters)
+	}
 	if rates {
 		copy(row[1:], []string{rate(t.Delivered), rate(t.Failed), rate(t.Dead)})
 	}

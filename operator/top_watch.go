@@ -126,6 +126,7 @@ type typeSample struct {
 	Late                []bucket // ascending
 
 	Queued, Running, Limit int
+	Waiters                *int // workers that wait; nil: it is no pull type
 	State                  int  // of the lane, as tocsin_dispatcher_lane_state has it
 	Lacks                  bool // the node can't deliver it: there may be no lane
 
@@ -206,16 +207,13 @@ func (f families) into(s *nodeSample) {
 // types reads the metrics of biz types.
 func (f families) types(s *nodeSample) {
 	set := seriesOf(f, "biz_type", s.Types)
-	set("tocsin_dispatcher_attempts_total", func(t *typeSample, m *dto.Metric) {
-		switch labelOf(m, "verb") {
-		case "complete":
-			t.Done = valueOf(m)
-		case "retry":
-			t.Retried = valueOf(m)
-		case "bury":
-			t.Dead = valueOf(m)
+	set("tocsin_dispatcher_attempts_total", (*typeSample).settled)
+	set("tocsin_pull_settled_total", func(t *typeSample, m *dto.Metric) {
+		if labelOf(m, "result") == "done" {
+			t.settled(m)
 		}
 	})
+	set("tocsin_pull_waiters", func(t *typeSample, m *dto.Metric) { t.Waiters = new(int(valueOf(m))) })
 	set("tocsin_dispatcher_lateness_seconds", func(t *typeSample, m *dto.Metric) { t.Late = bucketsOf(m) })
 	set("tocsin_dispatcher_lane_queued", func(t *typeSample, m *dto.Metric) { t.Queued = int(valueOf(m)) })
 	set("tocsin_dispatcher_lane_running", func(t *typeSample, m *dto.Metric) { t.Running = int(valueOf(m)) })
@@ -225,6 +223,18 @@ func (f families) types(s *nodeSample) {
 	set("tocsin_backlog_overdue", func(t *typeSample, m *dto.Metric) { t.Measured, t.Overdue = true, valueOf(m) })
 	set("tocsin_backlog_oldest_overdue_seconds", func(t *typeSample, m *dto.Metric) { t.Age = max(t.Age, secondsOf(valueOf(m))) })
 	set("tocsin_backlog_drain_seconds", func(t *typeSample, m *dto.Metric) { t.Drain = valueOf(m) })
+}
+
+// settled adds the attempts that ended in one way.
+func (t *typeSample) settled(m *dto.Metric) {
+	switch labelOf(m, "verb") {
+	case "complete":
+		t.Done += valueOf(m)
+	case "retry":
+		t.Retried += valueOf(m)
+	case "bury":
+		t.Dead += valueOf(m)
+	}
 }
 
 // servers reads the metrics of MySQL servers.

@@ -161,6 +161,10 @@ func (t TypeOverview) troubles(within float64) (all []Trouble) {
 		all = append(all, trouble(Trouble{Level: level, Section: section, BizType: t.Name}, "%s %s", t.Name, sentence(format, args...)))
 	}
 	switch {
+	case t.nobody && t.State == noWorker && t.Age > 0:
+		say(Fail, "TocsinNoWorkers", "has no worker that asks for its tasks: %s", t.waiting())
+	case t.nobody && t.State == noWorker:
+		say(Warn, "TocsinNoWorkers", "has no worker that asks for its tasks")
 	case t.nobody && t.Age > 0:
 		say(Fail, "TocsinHandlerMissing", "can't be delivered: no node of its group has the handler, the secret or the sink; %s", t.waiting())
 	case t.nobody:

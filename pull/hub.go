@@ -134,6 +134,18 @@ func (h *Hub) Target(p biztype.Policy) (dispatcher.Target, bool) {
 	return dispatcher.Target{Sink: l, Batch: MaxTasks, Demand: func() int { return int(l.wants.Load()) }}, wanted
 }
 
+// Keep forgets the biz types that are not pulled here any more, except those that workers still wait for.
+func (h *Hub) Keep(pulled map[string]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, l := range h.lines {
+		if !pulled[name] && len(l.waiters)+len(l.offers) == 0 {
+			delete(h.lines, name)
+			h.metrics.waiters.DeleteLabelValues(name)
+		}
+	}
+}
+
 // Asked returns when workers last asked for the tasks of each biz type, and how many wait for each now.
 func (h *Hub) Asked() map[string]Asked {
 	h.mu.Lock()

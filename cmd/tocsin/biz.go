@@ -16,8 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/pull"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -142,7 +144,8 @@ func newBizShow(a *app) *cobra.Command {
 		Use: "show NAME", Short: "Show the policy of a biz type and what its nodes do", Args: exactArgs("NAME"),
 		Long: `Show the policy of a biz type, with its defaults, as YAML that "biz apply" takes. A comment for each node of its group
 says, by the node's status page, whether tasks begin there: open, limited (they wait for the rate), paused, lacking (no
-handler or secret), away (the target can't be reached) or busy (the target wants to rest).`,
+handler or secret, or no worker asks), away (the target can't be reached) or busy (the target wants to rest); and of a
+type with pull, how many workers wait there, or when one asked last.`,
 		ValidArgsFunction: completing(a.typeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			policies, err := a.policies(cmd.Context())
@@ -156,6 +159,9 @@ handler or secret), away (the target can't be reached) or busy (the target wants
 			v, err := a.view()
 			if err != nil {
 				return err
+			}
+			if p := &policies[i]; p.Pull != nil {
+				p.Timeout, p.Concurrency = 0, 0 // "biz apply" refuses them
 			}
 			shown := shownPolicy{Policy: policies[i]}
 			if shown.Nodes, err = v.Lanes(cmd.Context(), shown.WithDefaults().Group, shown.Name); err != nil {
@@ -192,6 +198,8 @@ func laneState(n operator.Lane) string {
 	switch {
 	case n.Error != "":
 		return "not asked: " + n.Error
+	case l == nil && n.Workers != nil:
+		return string(dispatcher.Lacking) + workers(n.Workers)
 	case l == nil:
 		return "has not read the policy yet"
 	}
@@ -199,7 +207,20 @@ func laneState(n operator.Lane) string {
 	if !l.AwaySince.IsZero() {
 		says += fmt.Sprintf(", since %s, next try %s: %s", l.AwaySince.UTC().Format(time.RFC3339), l.NextTry.UTC().Format(time.RFC3339), l.Why)
 	}
-	return says
+	return says + workers(n.Workers)
+}
+
+// workers says who asks a node for tasks of a pull type; "" of other types.
+func workers(asked *pull.Asked) string {
+	switch {
+	case asked == nil:
+		return ""
+	case asked.Waiting > 0:
+		return fmt.Sprintf(", workers that wait: %d", asked.Waiting)
+	case asked.Last.IsZero():
+		return ", no worker has asked"
+	}
+	return ", no worker waits, one asked last at " + asked.Last.UTC().Format(time.RFC3339)
 }
 
 func newBizStats(a *app) *cobra.Command {

@@ -45,7 +45,7 @@ func newDev(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "dev", Short: "Run everything on this machine and deliver sample tasks", Args: noArgs,
 		Long: `Starts a private MariaDB or MySQL, etcd (unless --etcd=false), nodes and a small HTTP
-receiver, adds sample tasks of two biz types due over the next seconds, and sums up what
+receiver, adds sample tasks of three biz types due over the next seconds, and sums up what
 became of them. It then stays up until Ctrl-C, with a schedule that makes a task every 5
 seconds and a few dead tasks of refund.send, and serves the HTTP API and the console; nothing is left behind. If Prometheus is installed, it
 collects the metrics of all parts.
@@ -301,6 +301,11 @@ From a second terminal, paste for example:
 Or from any program, over HTTP:
 
   curl -sS %[6]s/v1/tasks -H 'Content-Type: application/json' -d '{"biz_type": "order.close", "biz_id": "700043", "delay_ms": 5000, "payload": "{\"order_id\":700043,\"cents\":990}"}'
+
+Or be a worker that asks for tasks, as the sample's does: within 30 s it has to settle or extend its lease.
+
+  tocsin task add --type label.print --biz-id 700045 --in 10s --payload '{"order_id":700045,"cents":990}'
+  curl -sS %[6]s/v1/pull:reserve -H 'Content-Type: application/json' -d '{"biz_types": ["label.print"]}'
 
 %[7]sOr look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
 `

@@ -220,21 +220,23 @@ func TestDevsCommandsReachItsNodes(t *testing.T) {
 	said, id := map[string]string{}, ""
 	for _, line := range h.commands {
 		printed := h.run(strings.NewReplacer("JOB_ID", id, "tocsin top", "tocsin top --once --interval 5s", "kcat ", "kcat -q -c 1 ").Replace(line))
-		if m := addedID.FindStringSubmatch(printed); m != nil && strings.HasPrefix(line, "tocsin task add ") && !strings.Contains(line, devcluster.OrderNotify.Name()) {
+		if m := addedID.FindStringSubmatch(printed); m != nil && strings.HasPrefix(line, "tocsin task add ") && strings.Contains(line, devcluster.CouponRemind.Name()) {
 			id = m[1]
 		}
 		words := strings.Fields(line)
 		if words[0] != "tocsin" {
-			said[words[0]] = printed
+			said[words[0]] += printed
 			continue
 		}
 		said[strings.Join(words[1:min(3, len(words))], " ")] = printed
 	}
 	said["trial"] = h.run("tocsin task dead --type refund.send") + h.run("tocsin task list --biz-id 42") // what docs/console.md looks for
+	said["biz show"] = h.run("tocsin biz show label.print | tee biz.yaml; tocsin biz apply --dry-run biz.yaml")
 	for command, parts := range map[string][]string{
 		"trial":         {"Service Unavailable", "there is no such account", "order.close"},
 		"task add":      {"job_id"},
-		"curl":          {`"status":"pending"`},
+		"curl":          {`"status":"pending"`, `{"tasks":[`}, // of a worker: one, unless the sample's was first
+		"biz show":      {"name: label.print", "pull:", "lease: 30s", "# node-1", "workers that wait: ", "# node-2", "lacking, no worker has asked", "nothing was written"},
 		"kcat":          {`700044 {"order_id":700044,"cents":990}`, "ce_type=order.notify"},
 		"schedule show": {"@every 5s", "active"},
 		"task list":     {"order.close", "coupon.remind"},

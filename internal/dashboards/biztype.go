@@ -11,6 +11,7 @@ func bizType() board {
 			{"Failing?", bizTypeFailures()},
 			{"What waits", bizTypeWaiting()},
 			{"What holds it up", bizTypeLanes()},
+			{"Workers that ask", bizTypeWorkers()},
 		},
 	}
 }
@@ -115,9 +116,10 @@ func bizTypeLanes() []panel {
 		queries: []query{{`sum by (biz_type) (tocsin_dispatcher_lane_queued{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
 	}, {
 		title: "State of the lanes", look: states, unit: count,
-		states:  []state{{"open", green}, {"waiting for its rate", blue}, {"paused", yellow}, {"lacking a handler or secret", red}, {"target away", red}, {"target rests", yellow}},
-		means:   "The worst state of the type on any node.",
-		queries: []query{{`max by (biz_type) (tocsin_dispatcher_lane_state{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
+		states:  []state{{"open", green}, {"waiting for its rate", blue}, {"paused", yellow}, {"lacking a handler, secret or workers", red}, {"target away", red}, {"target rests", yellow}},
+		means:   "The worst state of the type on any node. Nodes that no worker asks don't count, unless all are like that.",
+		queries: []query{{`max by (biz_type) (tocsin_dispatcher_lane_state{biz_type=~"$biz_type"} unless
+  (tocsin_dispatcher_lane_state == 3 and on (cluster, biz_type) tocsin_pull_waiters and on (cluster, biz_type) (tocsin_dispatcher_lane_state != 3)))`, "{{biz_type}}"}},
 	}, {
 		title: "Room for lower priorities", unit: perSec,
 		means:   "How many tasks a second of a lower priority a node may load while tasks of this one begin: fewer while these are late. 0: nobody gives way.",
@@ -142,5 +144,32 @@ func bizTypeLanes() []panel {
 		title: "Tasks added by services", look: stacked, unit: perSec,
 		means:   "What comes in, if the metrics of the services are collected. new: added. existing: their dedup_key was there. failed: not added, or not known to be; without a biz type if there is none of that name.",
 		queries: []query{{`sum by (biz_type, result) (rate(tocsin_client_tasks_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: {{result}}"}},
+	}}
+}
+
+func bizTypeWorkers() []panel {
+	return []panel{{
+		title: "Workers that wait", look: stacked, unit: count, runbook: "TocsinNoWorkers",
+		means:   "Workers whose request waits at a node for a task. Workers that have tasks are not among them. Empty in this row: the types have no pull.",
+		queries: []query{{`sum by (biz_type) (tocsin_pull_waiters{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
+	}, {
+		title: "Tasks reserved", look: stacked, unit: perSec, runbook: "TocsinNoWorkers",
+		means:   "Tasks that nodes hand to workers each second, retries included.",
+		queries: []query{{`sum by (biz_type) (rate(tocsin_pull_reserved_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}"}},
+	}, {
+		title: "Leases ended, by verb and result", look: stacked, unit: perSec,
+		means:   "What workers said of their tasks, and what became of it. done: stored. already: it was complete before. lost: the task is somebody else's, or has ended.",
+		queries: []query{{`sum by (verb, result) (rate(tocsin_pull_settled_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{verb}}: {{result}}"}},
+	}, {
+		title: "Age of leases when they end", unit: seconds,
+		means: "From the reservation to the end that a worker asked for, read from buckets that end at 0.1, 1, 10 and 60 s. At 60 s it may be more.",
+		queries: []query{
+			{`histogram_quantile(0.5, sum by (biz_type, le) (rate(tocsin_pull_lease_seconds_bucket{biz_type=~"$biz_type"}[$__rate_interval])))`, "{{biz_type}}, half of them below"},
+			{`histogram_quantile(0.99, sum by (biz_type, le) (rate(tocsin_pull_lease_seconds_bucket{biz_type=~"$biz_type"}[$__rate_interval])))`, "{{biz_type}}, 99 % below"},
+		},
+	}, {
+		title: "Leases that ran out, of all biz types", unit: perSec,
+		means:   "Tasks that workers neither settled nor kept, by server: each is a failed attempt. Workers die, or take longer than the lease and don't extend it. Empty: none did.",
+		queries: []query{{`sum by (server) (rate(tocsin_scanner_leases_expired_total[$__rate_interval]))`, "{{server}}"}},
 	}}
 }

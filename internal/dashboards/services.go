@@ -110,7 +110,8 @@ func servicesTasks() []panel {
 	}, {
 		title: "Tasks done", look: stacked, unit: perSec,
 		means:   "Attempts each second after which the task was done.",
-		queries: []query{{`sum by (biz_type) (rate(tocsin_dispatcher_attempts_total{biz_type=~"$biz_type", verb="complete"}[$__rate_interval]))`, "{{biz_type}}"}},
+		queries: []query{{`sum by (biz_type) (rate(tocsin_dispatcher_attempts_total{biz_type=~"$biz_type", verb="complete"}[$__rate_interval])
+  or rate(tocsin_pull_settled_total{biz_type=~"$biz_type", verb="complete", result="done"}[$__rate_interval]))`, "{{biz_type}}"}},
 	}, {
 		title: "Lateness, 99 % below", unit: seconds, limits: limits{1, 60}, runbook: "TocsinLatenessBudgetBurn",
 		means:   "99 of 100 deliveries of the type started at most so long after their time.",

@@ -145,7 +145,7 @@ func (c *Cluster) makeSchema(ctx context.Context) error {
 	return err
 }
 
-// policies are the two sample biz types, a Go handler and an HTTP callback, and those of a demo; or those of the options.
+// policies are the three sample biz types, a Go handler, an HTTP callback and one of workers that ask, and those of a demo; or those of the options.
 func (c *Cluster) policies() []biztype.Policy {
 	if c.opts.Policies != nil {
 		return c.opts.Policies
@@ -156,6 +156,7 @@ func (c *Cluster) policies() []biztype.Policy {
 			URL: c.receiver.URL(), Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"},
 		}},
 		c.refundPolicy(),
+		{Name: LabelPrint.Name(), Number: 10, Group: Group, Pull: &biztype.Pull{}},
 	}
 	if c.opts.Broker != nil {
 		samples = append(samples, biztype.Policy{Name: OrderNotify.Name(), Number: 9, Group: Group, Timeout: biztype.Duration(10 * time.Second), Sink: &biztype.Sink{Name: c.opts.Broker.Name}})
@@ -179,6 +180,11 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	for i := range c.opts.Nodes {
 		if err := c.addNode(fmt.Sprintf("node-%d", i+1)); err != nil {
 			return err
+		}
+	}
+	for i := range c.nodes.Nodes {
+		if i == 0 || c.opts.NoEtcd { // with etcd the first node gets the tasks of all tables; without, a node that no worker asks looks first at none
+			c.nodes.Go("worker", func(ctx context.Context) error { return c.work(ctx, i) })
 		}
 	}
 	return c.await(ctx, func() bool { return c.nodes.Balanced(c.Config.Layout.Total()) })

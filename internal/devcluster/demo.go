@@ -95,6 +95,8 @@ func demoTasks(first uint64, n int) []tocsin.NewTask {
 		switch k := id % 100; {
 		case k < 50:
 			tasks = append(tasks, OrderClose.New(id, order, when))
+		case k < 60:
+			tasks = append(tasks, LabelPrint.New(id, order, when))
 		case k < 80:
 			tasks = append(tasks, CouponRemind.New(id, Coupon{UserID: id, Code: "SAVE10"}, when))
 		case k < 90:

@@ -9,7 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-// Order is the payload of the sample handler's tasks, Coupon that of the
+// Order is the payload of the sample handler's and the worker's tasks, Coupon that of the
 // callback's.
 type (
 	Order struct {
@@ -22,9 +22,10 @@ type (
 	}
 )
 
-// The two sample biz types, order.close of a Go handler and coupon.remind of an HTTP callback, and
-// order.notify, which goes to a message broker if there is one.
+// The sample biz types, order.close of a Go handler, coupon.remind of an HTTP callback, and label.print, whose
+// tasks a worker asks for; and order.notify, which goes to a message broker if there is one.
 var (
+	LabelPrint   = tocsin.Define[Order]("label.print")
 	OrderClose   = tocsin.Define[Order]("order.close")
 	CouponRemind = tocsin.Define[Coupon]("coupon.remind")
 	OrderNotify  = tocsin.Define[Order]("order.notify")
@@ -37,7 +38,7 @@ const sampleBatch = 1000
 // the scheduler's own, not that of a slow insert.
 const lead = 2 * time.Second
 
-// AddSamples adds n tasks, half of each type, each due at a random time within
+// AddSamples adds n tasks, one in ten for the worker, and else half of each type, each due at a random time within
 // the given span, which begins two seconds after its insert.
 func (c *Cluster) AddSamples(ctx context.Context, n int, over time.Duration) error {
 	begin := time.Now()
@@ -58,9 +59,13 @@ func samples(from, to int, at func() time.Time) []tocsin.NewTask {
 	tasks := make([]tocsin.NewTask, 0, to-from)
 	for i := from; i < to; i++ {
 		id := uint64(i + 1)
-		if i%2 == 0 {
-			tasks = append(tasks, OrderClose.New(id, Order{OrderID: id, Cents: 100 + i%900}, tocsin.At(at())))
-		} else {
+		order := Order{OrderID: id, Cents: 100 + i%900}
+		switch {
+		case i%10 == 9:
+			tasks = append(tasks, LabelPrint.New(id, order, tocsin.At(at())))
+		case i%2 == 0:
+			tasks = append(tasks, OrderClose.New(id, order, tocsin.At(at())))
+		default:
 			tasks = append(tasks, CouponRemind.New(id, Coupon{UserID: id, Code: "SAVE10"}, tocsin.At(at())))
 		}
 	}

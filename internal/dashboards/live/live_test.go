@@ -81,6 +81,7 @@ var emptyHere = []struct{ part, why string }{
 	{"tocsin_store_slow_", "no statement needs to take 100 ms in the demo"},
 	{"tocsin_scanner_refusals_total", "no queue is full in the demo"},
 	{"tocsin_scanner_recovered_total", "no process dies in the demo, so no claim runs out"},
+	{"tocsin_scanner_leases_expired_total", "the worker of the demo ends its leases in time"},
 	{"tocsin_addresses_writable", "the demo's servers have one address each"},
 	{"etcd_disk_wal_fsync_duration_seconds", "the demo's etcd does not wait for its disk"},
 	{"certificate", "nothing uses TLS in the demo"},
