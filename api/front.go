@@ -65,6 +65,9 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 				writeProblem(w, r, problem(http.StatusInternalServerError, "internal", "the API failed: its log has the cause"))
 			}
 		}
+		if c.unsent != nil {
+			c.unsent()
+		}
 		c.release()
 		a.report(r, c, w.status)
 		a.noteAct(c, w.status)
@@ -87,8 +90,8 @@ func (a *API) front(to http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.router.ServeHTTP(w, r)
-	if c.unsent != nil && (r.Context().Err() != nil || http.NewResponseController(w).Flush() != nil) { // after the flush a caller may have all, and go
-		c.unsent()
+	if c.unsent != nil && r.Context().Err() == nil && http.NewResponseController(w).Flush() == nil {
+		c.unsent = nil // from now on a caller may have all, and go
 	}
 }
 
@@ -101,7 +104,10 @@ func (a *API) check(w http.ResponseWriter, r *http.Request, c *call) *Problem {
 		return p
 	}
 	c.share = a.rates.of(c.token.ID)
-	if wait := c.share.take(); wait > 0 && !polls(r) {
+	if polls(r) {
+		return checkQuery(r.URL)
+	}
+	if wait := c.share.take(); wait > 0 {
 		return problem(http.StatusTooManyRequests, "rate", "the token has used up its %g requests a second: repeat the request after Retry-After", a.cfg.Rate).after(wait)
 	}
 	return checkQuery(r.URL)

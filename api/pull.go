@@ -145,6 +145,8 @@ func (a *API) extend(ctx context.Context, c *call, in *struct{ Body Extend }) (o
 	if a.cfg.Pull == nil {
 		return out, pull.ErrNotRunning
 	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
 	became, err := a.cfg.Pull.Extend(ctx, in.Body.Leases, c.filter())
 	out.Results = resultsOf(c, became, func(i int) string { return in.Body.Leases[i] })
 	return out, err
@@ -166,7 +168,9 @@ func (a *API) settle(ctx context.Context, c *call, in *struct{ Body Settle }) (o
 			return out, err
 		}
 	}
-	became, err := a.cfg.Pull.Settle(ctx, all, c.filter())
+	within, cancel := context.WithTimeout(ctx, a.cfg.Timeout) // the rest of the time is to wait for tasks
+	defer cancel()
+	became, err := a.cfg.Pull.Settle(within, all, c.filter())
 	if err != nil {
 		return out, err
 	}

@@ -108,11 +108,11 @@ func giveBack(tasks []*task) {
 	}
 }
 
-// back is the outcome of a task whose delivery did not begin. A run keeps its time, as it may be missed by the time it begins. So do
-// all while the server's clock is not known.
+// back is the outcome of a task whose delivery did not begin. A run keeps its time, as it may be missed by the time it begins, and what no worker
+// took its place before what is due later. So do all while the server's clock is not known.
 func (s *server) back(t *task) result {
 	next := s.now()
-	if s.d.cfg.ClaimAll || t.turn != nil || t.keyed || next == 0 {
+	if s.d.cfg.ClaimAll || t.turn != nil || t.keyed || t.lane.kind.rule.Load().pulled() || next == 0 {
 		next = t.row.ActionTime.UnixMilli()
 	}
 	return result{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true}}

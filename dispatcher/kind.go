@@ -267,7 +267,7 @@ func (k *kind) expire() {
 	wait := k.rule.Load().timeout
 	for w := range k.workers {
 		w.mu.Lock()
-		left, delivering := w.attempt.deadline.Sub(now), w.attempt.state == delivering
+		left, delivering := w.attempt.deadline.Sub(now), w.attempt.state == delivering && !w.attempt.rule.pulled()
 		w.mu.Unlock()
 		switch {
 		case delivering && left <= 0:

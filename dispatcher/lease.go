@@ -56,6 +56,7 @@ func (k *kind) handOver(a attempt, replies []reply) (attempt, []reply) {
 	}
 	a.server().leased(leased)
 	if len(untaken) > 0 {
+		k.notStarted(len(untaken))
 		a.server().notBegun(untaken, 0)
 	}
 	a.tasks = kept

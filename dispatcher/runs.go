@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -335,7 +336,7 @@ func (s *server) overtime() (claims []store.Prolonged) {
 	defer s.mu.Unlock()
 	for _, t := range s.open {
 		if t.overtime && !t.reported && now != 0 {
-			claims = append(claims, store.Prolonged{JobID: t.row.JobID, Version: t.row.Version, By: s.d.cfg.Node, Until: now + keepHold.Milliseconds()})
+			claims = append(claims, store.Prolonged{JobID: t.row.JobID, Version: t.row.Version, By: cmp.Or(t.by, s.d.cfg.Node), Until: now + keepHold.Milliseconds()})
 		}
 	}
 	return claims

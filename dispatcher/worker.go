@@ -176,7 +176,7 @@ func (w *worker) forget() {
 func (w *worker) expire(now time.Time) {
 	w.mu.Lock()
 	a := w.attempt
-	if a.state != delivering || !now.IsZero() && now.Before(a.deadline) {
+	if a.state != delivering || !now.IsZero() && (now.Before(a.deadline) || a.rule.pulled()) { // who has the tasks is known once it returns
 		w.mu.Unlock()
 		return
 	}

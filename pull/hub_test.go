@@ -30,7 +30,11 @@ func opened(policies []biztype.Policy) *Hub {
 	for _, p := range policies {
 		h.Target(p)
 	}
-	h.Open(Backend{Policies: func() []biztype.Policy { return policies }, Mine: func(biztype.Policy) bool { return true }, Ask: func(uint64) {}})
+	h.Open(Backend{
+		Policies: func() []biztype.Policy { h.Target(policies[0]); return policies }, // as it may be under the lock of the policies
+		Mine:     func(biztype.Policy) bool { h.Asked(); return true },
+		Ask:      func(uint64) { h.Asked() },
+	})
 	return h
 }
 

@@ -104,14 +104,18 @@ func (g *group) endsAt(at time.Time) {
 	g.runOut, g.told = sooner(g.runOut, at), sooner(g.told, at)
 }
 
-// ranOut reports whether a claim can be recovered. Those of a guest's tables are left to the owner, and a table that fails is left alone.
+// ranOut reports whether a claim can be recovered. A table that fails is left alone.
 func (g *group) ranOut(now time.Time) bool {
-	return !g.Guest && g.failures == 0 && !g.runOut.IsZero() && !now.Before(g.runOut)
+	return g.failures == 0 && !g.runOut.IsZero() && !now.Before(g.runOut)
 }
+
+// follows reports whether the group is looked at again when the next claim runs out. A guest leaves claims to the owner, but for those
+// of its own that RunOut has told of.
+func (g *group) follows() bool { return !g.Guest || !g.runOut.IsZero() }
 
 // nextAt is when the group is peeked again.
 func (g *group) nextAt() time.Time {
-	if g.Guest || g.failures > 0 {
+	if g.failures > 0 {
 		return g.next
 	}
 	return earlier(g.next, sooner(g.runOut, g.next))

@@ -120,11 +120,12 @@ func (sv *server) regular(g *group, v view) *job {
 // guestJob reads what is due soon, or a little overdue, in tables that another node looks at first; a full one, the oldest
 // page of each table, so that what that node can't deliver is not left for ever. It is nil if no type is wanted.
 func (sv *server) guestJob(g *group, types []uint64, v view, full bool) *job {
-	if len(types) == 0 {
+	ranOut := g.ranOut(v.now)
+	if len(types) == 0 && !ranOut {
 		return nil
 	}
 	j := sv.job(g, types, v, v.clock)
-	j.guest, j.from = true, max(v.clock-guestBack.Milliseconds(), 0)
+	j.guest, j.claims, j.from = true, ranOut, max(v.clock-guestBack.Milliseconds(), 0)
 	if full {
 		g.nextFull = v.now.Add(sv.cfg.FullEvery)
 		j.from, j.full, j.claims = 0, true, true
@@ -233,7 +234,7 @@ func (sv *server) finish(j *job, r result) {
 	if r.again {
 		g.next = time.Time{}
 	}
-	if r.looked {
+	if r.looked && g.follows() {
 		g.runOut = sooner(r.runOut, g.told)
 	}
 	sv.groups = compact(sv.groups, sv.cfg.TablesPerStatement)

@@ -228,8 +228,8 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// recover gives back run-out claims, and notes when the next one runs out. After a failure it looks again in a second; a server
-// that is away shows in the peeks.
+// recover gives back run-out claims, and notes when the next one runs out. If it can't give back one that ran out, as after a failure, it looks
+// again in a second; a server that is away shows in the peeks.
 func (sv *server) recover(ctx context.Context, j *job, r *result) {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
@@ -242,7 +242,7 @@ func (sv *server) recover(ctx context.Context, j *job, r *result) {
 		err = errors.Join(err, failed)
 	}
 	switch {
-	case err != nil:
+	case err != nil, some && in == 0 && done.All() == 0:
 		r.runOut = time.Now().Add(max(in, retryRecover))
 	case some:
 		r.runOut = time.Now().Add(in)

@@ -74,7 +74,7 @@ func (s *Scanner) RunOut(server int, tables []int, at time.Time) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	for _, g := range sv.groups {
-		if !g.Guest && slices.ContainsFunc(g.tables, func(t int) bool { return slices.Contains(tables, t) }) {
+		if slices.ContainsFunc(g.tables, func(t int) bool { return slices.Contains(tables, t) }) {
 			g.endsAt(at)
 		}
 	}
