@@ -243,6 +243,15 @@ func (h *Hub) leave(w *waiter) {
 
 // join has a request served from what is offered, or wait.
 func (h *Hub) join(r Request) (*waiter, error) {
+	b, err := h.open()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range r.BizTypes { // without mu: who holds the policies' lock calls Target
+		if err := b.pulls(name); err != nil {
+			return nil, err
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -251,12 +260,7 @@ func (h *Hub) join(r Request) (*waiter, error) {
 	case h.waiting >= mostWaiting:
 		return nil, ErrFull
 	}
-	w := &waiter{backend: h.backend, max: r.Max, wait: max(r.Wait, leastWait), ready: make(chan struct{})}
-	for _, name := range r.BizTypes {
-		if err := h.backend.pulls(name); err != nil {
-			return nil, err
-		}
-	}
+	w := &waiter{backend: b, max: r.Max, wait: max(r.Wait, leastWait), ready: make(chan struct{})}
 	var most *line
 	for _, name := range r.BizTypes {
 		l := h.line(name)
