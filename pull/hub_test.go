@@ -116,6 +116,25 @@ func TestAWorkerThatDoesNotWaitGetsWhatIsClaimedForIt(t *testing.T) {
 	})
 }
 
+// TestAHubReadsPoliciesWithoutItsLock: a node reads them under a lock that it holds while it asks the Hub for targets.
+func TestAHubReadsPoliciesWithoutItsLock(t *testing.T) {
+	t.Parallel()
+	h := opened(pullPolicies(1))
+	b := *h.backend
+	b.Policies = func() []biztype.Policy {
+		if !h.mu.TryLock() {
+			t.Error("the Hub is locked")
+		} else {
+			h.mu.Unlock()
+		}
+		return pullPolicies(1)
+	}
+	h.Open(b)
+	if _, err := h.Reserve(t.Context(), Request{BizTypes: []string{"a"}, Max: 1}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCloseAnswersAllAndAnOfferOutlivesIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -82,7 +82,7 @@ func (i incident) delays(at place) bool {
 		return i.harms(at)
 	case ofShop:
 		return i.Shop+1 == at.shop
-	case ofEtcd, ofActive:
+	case ofEtcd, ofActive, ofWorkers:
 		return true
 	}
 	return false
@@ -91,11 +91,19 @@ func (i incident) delays(at place) bool {
 // hits reports whether the fault is one of these, on the seat of a node.
 func (i incident) hits(node string, faults ...Fault) bool {
 	for _, f := range faults {
-		if i.Fault == f && seatOf(node) == fmt.Sprintf("n%d", i.Node+1) {
+		if i.Fault == f && seatOf(node) == i.seat() {
 			return true
 		}
 	}
 	return false
+}
+
+// seat names the seat of a fault of nodes or workers.
+func (i incident) seat() string {
+	if i.Fault.target() == ofWorker {
+		return fmt.Sprintf("w%d", i.Worker+1)
+	}
+	return fmt.Sprintf("n%d", i.Node+1)
 }
 
 // harms reports whether it is a fault of this server, database or broker, for everybody.

@@ -42,6 +42,7 @@ type verdict struct {
 // check holds every promise against the evidence.
 func (e *evidence) check() *Report {
 	v := verdict{e, &Report{Counts: map[string]Count{}, Times: map[string]Lateness{}}}
+	e.sent = e.sentEnds()
 	v.tasks()
 	v.sales()
 	v.timetables()
@@ -141,6 +142,10 @@ func (v verdict) fate(t task) {
 		}
 		now = before
 	}
+	if t.typ == pulled.Name() {
+		v.pulled(t)
+		return
+	}
 	v.twice(t)
 }
 
@@ -152,6 +157,9 @@ func sameEnd(before, now row) bool {
 
 // overcounted reports whether a task has more failed attempts than deliveries that may have failed.
 func (v verdict) overcounted(t task) bool {
+	if t.typ == pulled.Name() {
+		return false // see ended
+	}
 	failed := map[int]bool{}
 	for _, d := range t.of {
 		if d.Version == t.row.Version && v.costs(d) {
@@ -213,7 +221,7 @@ func (v verdict) begunAfter(t task, cancelled time.Time, promise string, inHand 
 // frozen reports whether the delivery's node was frozen shortly before it started.
 func (v verdict) frozen(d delivery) bool {
 	return slices.ContainsFunc(v.incidents, func(i incident) bool {
-		return i.hits(d.Node, FreezeNode) && i.touches(d.At, d.At, d.before(thawedBefore))
+		return i.hits(d.Node, FreezeNode, FreezeWorker) && i.touches(d.At, d.At, d.before(thawedBefore))
 	})
 }
 
@@ -231,6 +239,8 @@ func (v verdict) notBegun(t task, cancelled time.Time) {
 		switch {
 		case t.typ == strict.Name():
 			return false
+		case t.typ == pulled.Name(): // whatever came later was leased before
+			return slices.ContainsFunc(v.leases[t.row.JobID], func(n leaseNote) bool { return n.ClaimedBy == d.Lease && !n.At.After(cancelled) })
 		case t.row.ClaimedBy != "":
 			grace = claimedBefore
 		}
@@ -258,7 +268,7 @@ func (v verdict) late(t task) {
 		seen[d.Version] = true
 		o := t.asked(d.Version)
 		late := max(d.At.Sub(o.awaited()), 0)
-		if v.delayed(v.at(t), o.due(), d.At) {
+		if v.delayed(v.at(t), o.due(), d.At) || v.frozen(d) {
 			v.report.book(timeTroubled, late)
 		} else {
 			v.report.book(timeCalm, late)
@@ -336,8 +346,11 @@ func (v verdict) tasks() {
 // entry checks a task that has a row.
 func (v verdict) entry(e *entry, r row) {
 	t := task{about: e, typ: e.Type, attempts: attempts, asks: []*op{&e.op}, row: r, of: v.deliveries[r.JobID]}
-	if e.Do == doGone {
-		t.attempts = 0 // its receiver says at once that nobody will take it
+	if e.Type == pulled.Name() {
+		t.attempts = pullAttempts
+	}
+	if e.Do == doGone || e.Do == doBury {
+		t.attempts = 0 // its receiver or worker says at once that nobody will take it
 	}
 	o := e.Change
 	if o != nil && o.Kind == opReschedule {

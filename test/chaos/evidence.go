@@ -36,6 +36,10 @@ type evidence struct {
 	revisions  map[tocsin.JobID][]revised  // of schedules, in their order
 	runs       map[tocsin.JobID]*firing    // of schedules
 	measures   []cost
+
+	leases map[tocsin.JobID][]leaseNote // of tasks that workers ask for
+	asked  []request                    // by workers
+	sent   map[tocsin.JobID][]settled   // the same, by task
 }
 
 func newEvidence(o Options) *evidence {

@@ -45,6 +45,12 @@ const (
 	FreezeBroker Fault = "freeze broker"
 	KillBoth     Fault = "kill -9 broker and node"
 
+	// Those of workers that ask for tasks.
+	KillWorker   Fault = "kill -9 worker"
+	FreezeWorker Fault = "freeze worker"
+	CutAnswers   Fault = "cut answers"         // of one node to workers, half-way
+	MoveWorkers  Fault = "workers at one node" // all of them ask it, and no other
+
 	// Those that no schedule has.
 	EndedNode  Fault = "node ended by itself" // a handler may do it
 	JoinNode   Fault = "node joins"
@@ -69,6 +75,9 @@ const (
 	ofActive   target = "active relay"
 	ofSpare    target = "spare relay"
 	ofBroker   target = "broker"
+	ofWorker   target = "w"
+	ofAnswers  target = "answers of n"
+	ofWorkers  target = "workers"
 )
 
 // target returns what the fault hits.
@@ -90,6 +99,12 @@ func (f Fault) target() target {
 		return ofActive
 	case KillBroker, FreezeBroker, KillBoth:
 		return ofBroker
+	case KillWorker, FreezeWorker:
+		return ofWorker
+	case CutAnswers:
+		return ofAnswers
+	case MoveWorkers:
+		return ofWorkers
 	}
 	return ofSpare
 }
@@ -99,7 +114,8 @@ type Step struct {
 	At       time.Duration // from the start of the run
 	Length   time.Duration
 	Fault    Fault
-	Node     int           // of the node faults and KillBoth; relays follow the nodes
+	Node     int           // of the node faults, KillBoth, CutAnswers and MoveWorkers; relays follow the nodes
+	Worker   int           // of KillWorker and FreezeWorker
 	Server   int           // of the server faults
 	Member   int           // of KillMember
 	Table    int           // of LockTable: table number
@@ -111,10 +127,14 @@ type Step struct {
 // String is a line of the schedule.
 func (s Step) String() string {
 	what := string(s.Fault)
-	if s.Fault.target() == ofNode || s.Fault == KillBoth {
+	if s.Fault == KillBoth {
 		what += fmt.Sprintf(", n%d", s.Node+1)
 	}
 	switch s.Fault.target() {
+	case ofNode, ofAnswers, ofWorkers:
+		what += fmt.Sprintf(", n%d", s.Node+1)
+	case ofWorker:
+		what += fmt.Sprintf(", w%d", s.Worker+1)
 	case ofDatabase:
 		what += fmt.Sprintf(", database %d", s.Database)
 	case ofShop, ofActive:
@@ -135,8 +155,10 @@ func (s Step) String() string {
 // target names what no other fault hits at the same time.
 func (s Step) target() string {
 	switch t := s.Fault.target(); t {
-	case ofNode:
+	case ofNode, ofAnswers:
 		return fmt.Sprint(t, s.Node)
+	case ofWorker:
+		return fmt.Sprint(t, s.Worker)
 	case ofServer, ofDatabase:
 		return fmt.Sprint(ofServer, s.Server)
 	case ofShop:
@@ -205,10 +227,25 @@ var brokerShapes = []shape{
 	{FreezeBroker, 1, time.Second, 8 * time.Second},
 }
 
+// pullShapes are the faults of a cluster whose tasks workers ask for. A frozen worker is away for longer than a lease.
+var pullShapes = []shape{
+	{KillWorker, 4, 500 * time.Millisecond, 6 * time.Second},
+	{FreezeWorker, 4, pullLease + time.Second, 3 * pullLease},
+	{CutAnswers, 4, time.Second, 6 * time.Second},
+	{KillNode, 3, 500 * time.Millisecond, 6 * time.Second},
+	{FreezeNode, 2, time.Second, 12 * time.Second},
+	{TermNode, 3, time.Second, 6 * time.Second},
+	{MoveWorkers, 2, 5 * time.Second, 20 * time.Second},
+	{KillServer, 1, 500 * time.Millisecond, 6 * time.Second},
+}
+
 // shapes are the faults of the options.
 func (o Options) shapes() []shape {
 	if o.Broker != "" {
 		return brokerShapes
+	}
+	if o.Workers > 0 {
+		return pullShapes
 	}
 	if o.Runs {
 		return timerShapes
@@ -265,6 +302,9 @@ func drawStep(rng *rand.Rand, at time.Duration, o Options) Step {
 	share := rng.Float64()
 	if o.Shops > 0 {
 		step.Shop = rng.IntN(o.Shops)
+	}
+	if o.Workers > 0 {
+		step.Worker = rng.IntN(o.Workers)
 	}
 	for _, s := range o.shapes() {
 		if pick -= s.weight; pick < 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	doExit  = "exit" // os.Exit
 )
 
+// What a worker may be told to do, beside to fail.
+const doBury = "bury"
+
 // What the receiver may be told to do, beside what handlers are.
 const (
 	doError = "500"
@@ -47,6 +51,7 @@ var (
 	slow   = tocsin.Define[Work]("chaos.slow")
 	keyed  = tocsin.Define[Work]("chaos.keyed") // one task of a biz_id at a time
 	spare  = tocsin.Define[Work]("chaos.spare") // of a group without nodes: only sweepers deliver it
+	pulled = tocsin.Define[Work]("chaos.pull")  // workers ask for it
 
 	// Those of schedules' runs. Rows of brief and hook runs are kept for a second once they are finished.
 	briefRun  = tocsin.Define[Work]("chaos.run.brief")
@@ -60,7 +65,7 @@ var (
 // bizTypes are those of tasks that no schedule makes, by name.
 var bizTypes = func() map[string]tocsin.BizType[Work] {
 	all := map[string]tocsin.BizType[Work]{}
-	for _, b := range []tocsin.BizType[Work]{plain, strict, hook, slow, keyed, spare} {
+	for _, b := range []tocsin.BizType[Work]{plain, strict, hook, slow, keyed, spare, pulled} {
 		all[b.Name()] = b
 	}
 	return all
@@ -97,6 +102,29 @@ func policies(url string) []biztype.Policy {
 	sixth := second
 	sixth.Name, sixth.Number, sixth.PerKey, sixth.Concurrency = keyed.Name(), 6, 1, 128
 	return []biztype.Policy{first, second, third, fourth, fifth, sixth}
+}
+
+// The policy of tasks that workers ask for.
+const (
+	pullLease    = 5 * time.Second
+	pullAttempts = 16
+)
+
+// forWorker has one task in 500 outlast its lease, and one in a hundred fail for good.
+func (w *Work) forWorker() {
+	switch roll := rand.IntN(500); {
+	case roll == 0:
+		w.Millis = int((pullLease + 2*time.Second).Milliseconds())
+	case roll <= 5:
+		w.Do = doBury
+	}
+}
+
+// pullPolicy is that of tasks that workers ask for, made of that of others.
+func pullPolicy(p biztype.Policy) biztype.Policy {
+	p.Name, p.Number, p.Attempts, p.Pull = pulled.Name(), 21, pullAttempts, &biztype.Pull{Lease: biztype.Duration(pullLease)}
+	p.Timeout, p.Concurrency = 0, 0
+	return p
 }
 
 // briefly is how long finished rows of some runs are kept.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,16 +53,9 @@ func (m *installed) mountDisk(t *testing.T) {
 
 // config writes the config file of a seat, with the addresses by which the seat reaches servers and etcd.
 func (m *installed) config(at *seat, listen string) (path string) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "cluster: %s\nlayout: {databases: %d, tables: %d, prefix: %[1]s}\nservers:\n", m.opts.Layout.Prefix, m.opts.Layout.Databases, m.opts.Layout.Tables)
-	for _, s := range m.tables(at).Servers {
-		fmt.Fprintf(&b, "  - {name: %s, dsn: %q, databases: %s}\n", s.Name, strings.Replace(s.DSN, tlsOfHarness, "true", 1),
-			strings.ReplaceAll(fmt.Sprint(s.Databases), " ", ", "))
-	}
-	fmt.Fprintf(&b, "etcd: {endpoints: [\"%s\"]}\nnode: {name: %s, listen: %q}\nscan: {interval: %s}\nsweep: {grace: %s}\n",
-		strings.Join(at.endpoints(), `", "`), at.name, listen, m.opts.Timing.Scan, m.opts.Timing.Grace)
+	text := strings.ReplaceAll(m.configText(at, listen), "tls="+tlsOfHarness, "tls=true")
 	path = filepath.Join(m.opts.Dir, at.name+".yaml")
-	m.orFail(os.WriteFile(path, []byte(b.String()), 0o600))
+	m.orFail(os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // record is the begin or the end of one delivery.
@@ -27,6 +28,7 @@ type record struct {
 	Due      time.Time // the row's due_time as delivered; zero where the delivery did not tell
 	Callback bool      // the receiver or the consumer saw it, which is later than the node began it
 	Offset   string    // of a message, in its topic; "": it is none
+	Lease    string    // of a task that a worker asked for: the claimer of its row; "": it did not
 	ofRun
 }
 
@@ -60,9 +62,13 @@ func (j *journal) write(r record) {
 	if r.Node == "" {
 		r.Node = j.node
 	}
+	j.append(r.line())
+}
+
+func (j *journal) append(line []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if _, err := j.file.Write(r.line()); err != nil {
+	if _, err := j.file.Write(line); err != nil {
 		fmt.Fprintf(os.Stderr, "journal: %v\n", err)
 		os.Exit(4)
 	}
@@ -70,7 +76,7 @@ func (j *journal) write(r record) {
 
 func (j *journal) close() error { return j.file.Close() }
 
-// line is "b|s|f job_id version attempts node at due", times in microseconds; of a run, then "schedule fire mark", of a message "offset".
+// line is "b|s|f job_id version attempts node at due", times in microseconds; of a run, then "schedule fire mark", of a message "offset", of a task that a worker asked for "lease".
 func (r record) line() []byte {
 	what := "f"
 	switch {
@@ -80,8 +86,8 @@ func (r record) line() []byte {
 		what = "s"
 	}
 	line := fmt.Appendf(nil, "%s %d %d %d %s %d %d", what, r.JobID, r.Version, r.Attempts, r.Node, r.At.UnixMicro(), r.Due.UnixMicro())
-	if r.Offset != "" {
-		line = fmt.Appendf(line, " %s", r.Offset)
+	if word := r.Offset + r.Lease; word != "" {
+		line = fmt.Appendf(line, " %s", word)
 	}
 	if r.Schedule != "" {
 		line = fmt.Appendf(line, " %s %d %d", r.Schedule, r.Fire.UnixMicro(), r.Mark)
@@ -110,7 +116,11 @@ func parseRecord(line []byte) (record, error) {
 	}
 	switch len(f) {
 	case 8:
-		r.Offset = string(f[7])
+		if _, _, lease := store.LeaseBegan(string(f[7])); lease {
+			r.Lease = string(f[7])
+		} else {
+			r.Offset = string(f[7])
+		}
 	case 10:
 		r.ofRun = ofRun{Schedule: string(f[7]), Fire: time.UnixMicro(n[5]), Mark: int(n[6])}
 	}
@@ -169,6 +179,9 @@ func (d delivery) String() string {
 	}
 	if d.Offset != "" {
 		end = "at offset " + d.Offset
+	}
+	if d.Lease != "" {
+		end += ", " + d.Lease
 	}
 	return fmt.Sprintf("delivered %s by %s attempts %d version %d %s", d.At.UTC().Format(clockForm), d.Node, d.Attempts, d.Version, end)
 }

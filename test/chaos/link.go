@@ -24,6 +24,9 @@ type link struct {
 	toxic  []string // names of those in force
 }
 
+// upstream is where it leads to.
+func (l *link) upstream() string { return l.proxy.Upstream }
+
 // openLink makes the way to a port, through one of the proxies, or without one if there are none.
 func openLink(proxies *toxiproxy.ApiServer, name string, port int) (*link, error) {
 	if proxies == nil {
@@ -64,6 +67,9 @@ func (l *link) cut() error { return l.add("timeout", `{"timeout": 0}`, "upstream
 func (l *link) slow(by time.Duration) error {
 	return l.add("latency", fmt.Sprintf(`{"latency": %d}`, by.Milliseconds()), "downstream")
 }
+
+// halve ends each connection in the middle of an answer: the first bytes of it come through, and the sender is not told.
+func (l *link) halve() error { return l.add("limit_data", `{"bytes": 700}`, "downstream") }
 
 // reset breaks each connection, with RST, at its next packet.
 func (l *link) reset() error { return l.add("reset_peer", `{"timeout": 0}`, "upstream", "downstream") }

@@ -125,6 +125,9 @@ func (p *producer) draw() draft {
 	if p.load.Fails && rand.IntN(10) == 0 {
 		work.Fail = 1 + rand.IntN(2)
 	}
+	if kind == "pull" {
+		work.forWorker()
+	}
 	return p.site.log.newTask(kind, due, work)
 }
 

@@ -23,6 +23,15 @@ const (
 	promiseClosed    = "a wrong database takes no write"
 )
 
+// The promises about tasks that workers ask for.
+const (
+	promiseLeased  = "what a worker has was leased in the row"
+	promiseLease   = "a lease is nobody else's, and is not taken back within 5 s after its end"
+	promiseHanded  = "while a worker waits, a due task is handed over within 6 s, and within 6 s after the end of a lease that ran out"
+	promiseBuried  = "a task that workers ask for is dead only if one of them said so"
+	promiseSuccess = "a success is never undone"
+)
+
 // The promises of outboxes.
 const (
 	promiseMoved      = "what is committed is moved"

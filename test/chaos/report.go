@@ -46,6 +46,9 @@ const (
 	lineCancelled    = "  cancelled" // runs, by why
 	linePaused       = "  paused"
 	lineAttempts     = "attempts used"
+	lineLeases       = "leases" // by how they ended
+	lineRanOut       = "leases that ran out, by cause"
+	lineWaited       = "handed over later than 6 s"
 	lineAgain        = "second deliveries, by cause"
 	lineAfterCancel  = "started after a cancel"
 	lineAfterDone    = "changed after the delivery" // the operation came too late, and not its fault
@@ -57,7 +60,7 @@ const (
 
 var countLines = []string{
 	lineAdds, lineTransactions, lineCommitted, lineSchedules, linePolicies, lineChanges, lineFires, lineFirst, lineRuns, lineFinal, lineCancelled,
-	linePaused, lineAttempts, lineAgain, lineAfterCancel, lineAfterDone, lineAtOnce, lineOutlasted, lineClosed, lineFaults,
+	linePaused, lineAttempts, lineLeases, lineRanOut, lineWaited, lineAgain, lineAfterCancel, lineAfterDone, lineAtOnce, lineOutlasted, lineClosed, lineFaults,
 }
 
 // The lines of times, in their order: outside and inside faults, and what only a relay without the lock was beside.
@@ -66,14 +69,15 @@ const (
 	timeTroubled = "lateness inside faults"
 	timeMoved    = "commit to ledger"
 	timeAtOnce   = "commit to delivery, at once"
-	timeWaits    = "runs began after others" // from the end of these, or their time, to their begin
+	timeAgain    = "lost lease to the next one" // from the begin, or the last extension, of the one that ran out
+	timeWaits    = "runs began after others"    // from the end of these, or their time, to their begin
 
 	besideTwice  = ", two relays"
 	besideFaults = ", faults"
 )
 
 var timeLines = []string{
-	timeCalm, timeTroubled, timeMoved, timeMoved + besideTwice, timeMoved + besideFaults, timeAtOnce, timeAtOnce + besideTwice, timeAtOnce + besideFaults, timeWaits,
+	timeCalm, timeTroubled, timeMoved, timeMoved + besideTwice, timeMoved + besideFaults, timeAtOnce, timeAtOnce + besideTwice, timeAtOnce + besideFaults, timeAgain, timeAgain + besideFaults, timeWaits,
 }
 
 // count adds one to a line.

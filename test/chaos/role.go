@@ -37,6 +37,7 @@ const (
 	roleSpare = "spare" // a relay of all outboxes that ignores their locks
 	rolePurge = "purge" // deletes finished rows, again and again
 	roleNATS  = "nats"  // the broker
+	roleWork  = "work"  // asks nodes for tasks
 )
 
 // group is that of the harness's nodes.
@@ -54,6 +55,8 @@ type role struct {
 	Runs      bool            // there are biz types of schedules' runs
 	Broker    string          // Options.Broker
 	Address   string          // of the broker
+	APIs      []string        // of nodes, as workers reach them
+	Aim       string          // of a worker: a file with the number of the one API that it is to ask; no such file: any
 	Journal   string          // file to append to; of a broker, the folder of its data
 	Timing    Timing
 	Grace     time.Duration // sweep: below zero takes whatever is due
@@ -124,6 +127,8 @@ func (r role) run() error {
 		return r.purge(ctx)
 	case roleNATS:
 		return r.serveNATS(ctx)
+	case roleWork:
+		return r.work(ctx)
 	}
 	return fmt.Errorf("unknown role %q", r.Kind)
 }

@@ -157,7 +157,7 @@ func (s *Site) verdict(ctx context.Context) (*Report, error) {
 
 // gather reads what servers and processes have noted, and returns the whole evidence.
 func (s *Site) gather(ctx context.Context) (*evidence, error) {
-	if err := errors.Join(s.readNotes(ctx), s.readShops(ctx)); err != nil {
+	if err := errors.Join(s.readNotes(ctx), s.readShops(ctx), s.readLeases(ctx)); err != nil {
 		return nil, err
 	}
 	rows, err := s.allRows(ctx)

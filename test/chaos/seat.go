@@ -21,6 +21,7 @@ type seat struct {
 	role    role
 	servers []*link // by server number
 	etcd    []*link // by member
+	api     *link   // of a node: the way of all workers to its API; nil: there is none
 
 	harm sync.Mutex // held by a fault of the process
 
@@ -46,6 +47,13 @@ func (s *Site) openLinks(at *seat) error {
 			return err
 		}
 		at.etcd = append(at.etcd, l)
+	}
+	if s.opts.Program != "" && at.role.Kind == roleNode {
+		l, err := openLink(s.proxies, at.name+"-api", devserver.FreePort())
+		if err != nil {
+			return err
+		}
+		at.api = l
 	}
 	return nil
 }
@@ -79,9 +87,18 @@ func (s *Site) sit(at *seat) error {
 	r.Tables, r.Etcd, r.Ownership, r.Timing = s.tables(at), at.endpoints(), s.opts.ownership(), s.opts.Timing
 	r.Journal = filepath.Join(s.opts.Dir, r.Name+journalSuffix)
 	at.log = filepath.Join(s.opts.Dir, r.Name+".log")
+	for _, node := range s.seats {
+		if node.api != nil {
+			r.APIs = append(r.APIs, node.api.address)
+		}
+	}
 	cmd, err := self(r)
-	if s.opts.serve != nil {
+	switch {
+	case at.role.Kind != roleNode:
+	case s.opts.serve != nil:
 		cmd, err = s.opts.serve(at), nil
+	case s.opts.Program != "":
+		cmd, err = s.program(at)
 	}
 	if err != nil {
 		return err
@@ -152,5 +169,8 @@ func (at *seat) term(ctx context.Context) error {
 func (at *seat) close() {
 	for _, l := range slices.Concat(at.servers, at.etcd) {
 		l.close()
+	}
+	if at.api != nil {
+		at.api.close()
 	}
 }

@@ -41,7 +41,9 @@ type Options struct {
 	Purged  bool          // final rows may go: the check takes them as they were last seen
 	Broker  string        // "kafka", "rabbitmq", "nats": tasks of hook go to such a broker, not to the receiver
 	Runs    bool          // the tables of schedules' runs are watched, finished ones are purged, and there are biz types of runs
-	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s
+	Program string        // the file of the real program, which nodes run then; "": they run this one, in a role
+	Workers int           // processes that ask the nodes' APIs for tasks: needs Program
+	Timing  Timing        // zero: lease 4s, scan 1s, grace 12s; of the real program as it is shipped
 
 	Timeout     time.Duration // of deliveries to handlers, but of runs; 0: deliveryTimeout
 	HookTimeout time.Duration // of callbacks; 0: deliveryTimeout
@@ -79,6 +81,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Etcd == 0 {
 		o.Etcd = 1
+	}
+	if o.Timing == (Timing{}) && o.Program != "" {
+		o.Timing = Timing{Lease: 3 * time.Second, Scan: 5 * time.Second, Grace: time.Minute}
 	}
 	if o.Timing == (Timing{}) {
 		o.Timing = Timing{Lease: 4 * time.Second, Scan: time.Second, Grace: 12 * time.Second}
@@ -119,6 +124,7 @@ type Site struct {
 	receiver  *receiver
 	broker    *broker // nil: callbacks go to the receiver
 	seats     []*seat // of nodes, then of a process that only relays
+	workers   []*seat
 	sweeper   *seat
 	purger    *seat // nil: nothing is purged
 	harness   *seat // the links of this process
@@ -197,6 +203,9 @@ func (s *Site) openSeats(context.Context) error {
 		s.seats = append(s.seats, &seat{name: "r1", role: role{Kind: roleRelay}})
 		s.spare = &seat{name: "spare", role: role{Kind: roleSpare}}
 	}
+	for i := range s.opts.Workers {
+		s.workers = append(s.workers, &seat{name: fmt.Sprintf("w%d", i+1), role: role{Kind: roleWork, Aim: s.aim()}})
+	}
 	for _, at := range s.everybody() {
 		if err := s.openLinks(at); err != nil {
 			return err
@@ -223,6 +232,12 @@ func (s *Site) makeSchema(ctx context.Context) (err error) {
 		}
 		if s.broker != nil {
 			all[2].Webhook, all[2].Sink, all[2].Concurrency = nil, toBroker, 0
+		}
+	}
+	if s.opts.Workers > 0 {
+		all = append(all, pullPolicy(all[0]))
+		if err := s.watchLeases(ctx); err != nil {
+			return err
 		}
 	}
 	if s.opts.Runs {
@@ -254,7 +269,10 @@ func (s *Site) startNodes(ctx context.Context) error {
 	if s.opts.Idle == s.opts.Nodes {
 		return nil
 	}
-	return s.AwaitBalance(ctx, s.opts.Nodes-s.opts.Idle)
+	if err := s.AwaitBalance(ctx, s.opts.Nodes-s.opts.Idle); err != nil {
+		return err
+	}
+	return each(s.workers, s.sit)
 }
 
 // tables is the cluster as one seat reaches it.
@@ -331,7 +349,7 @@ func (s *Site) balanced(found []assign.NodeState, nodes int) bool {
 
 // everybody are all seats that were opened.
 func (s *Site) everybody() []*seat {
-	all := append(slices.Clone(s.seats), s.spare, s.sweeper, s.purger, s.harness)
+	all := append(slices.Concat(s.seats, s.workers), s.spare, s.sweeper, s.purger, s.harness)
 	return slices.DeleteFunc(all, func(at *seat) bool { return at == nil })
 }
 

@@ -28,6 +28,8 @@ func main() {
 	outboxes := flag.Int("outboxes", 0, "business servers with an outbox, to which all tasks go; the last of several is PostgreSQL")
 	broker := flag.String("sink", "", "kafka, rabbitmq or nats: all tasks go to such a broker, which is killed as nodes are")
 	orders := flag.Int("orders", 300, "orders a second, if there are outboxes")
+	workers := flag.Int("workers", 0, "processes that ask for tasks by HTTP, all of which are for them; needs -program")
+	program := flag.String("program", "", "file of the tocsin program, which the nodes run then")
 	calm := flag.Bool("calm", false, "no faults")
 	schedules := flag.Int("schedules", 0, "schedules that are changed under faults, which make all tasks")
 	changes := flag.Float64("changes", 4, "changes of schedules a second, if there are some")
@@ -42,6 +44,10 @@ func main() {
 	}
 	if *broker != "" {
 		cfg.Broker, cfg.Load.Fails, cfg.Load.Types = *broker, false, []string{"hook"}
+	}
+	if *workers > 0 {
+		cfg.Workers, cfg.Program, cfg.Sweeper = *workers, *program, false
+		cfg.Load.Types, cfg.Load.Changes, cfg.Load.Work = []string{"pull"}, 0.05, 100
 	}
 	if *outboxes > 0 {
 		cfg.Shops, cfg.Load, cfg.Orders = *outboxes, chaos.Load{}, chaos.OrderLoad{Rate: *orders}
