@@ -135,58 +135,86 @@ func TestALeaseOutlivesThePolicyThatGaveIt(t *testing.T) {
 	settle(t, n, pull.Settling{Lease: id.String() + two.Lease[len(lost.String()):]}, pull.Lost) // made up
 }
 
-// runs has a schedule of tasks that workers ask for, which makes runs by hand alone.
-func (s *planned) runs(overlap schedule.Overlap) (now func() schedule.Run) {
+// print makes a schedule of tasks that workers ask for.
+func (s *planned) print(cron string, overlap schedule.Overlap) {
 	s.Helper()
-	d := schedule.Definition{Name: "print", Cron: "@every 720h", Overlap: overlap, BizType: fetch.Name(), Payload: `{"id":7}`}
+	d := schedule.Definition{Name: "print", Cron: cron, Overlap: overlap, BizType: fetch.Name(), Payload: `{"id":7}`}
 	if _, err := s.Create(s.Context(), d); err != nil {
 		s.Fatal(err)
 	}
-	return func() schedule.Run {
-		made, err := s.RunNow(s.Context(), "print")
-		if err != nil {
-			s.Fatal(err)
-		}
-		return made
+}
+
+// now makes a run by hand.
+func (s *planned) now() tocsin.JobID {
+	s.Helper()
+	made, err := s.RunNow(s.Context(), "print")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return made.JobID
+}
+
+// nobody checks that workers get nothing.
+func nobody(t *testing.T, n *node.Node) {
+	t.Helper()
+	tasks, err := n.Pull().Reserve(t.Context(), pull.Request{BizTypes: []string{fetch.Name()}, Max: 1, Wait: time.Second})
+	if err != nil || len(tasks) > 0 {
+		t.Errorf("%+v, %v", tasks, err)
 	}
 }
 
-func TestRunsOfASchedulePassThroughWorkersInTheirTurn(t *testing.T) {
+func TestTheNextRunComesOnceAWorkerHasEndedTheLast(t *testing.T) {
 	t.Parallel()
-	for _, overlap := range []schedule.Overlap{schedule.OverlapQueue, schedule.OverlapReplace} {
-		t.Run(string(overlap), func(t *testing.T) {
-			t.Parallel()
-			inEach(t, func(t *testing.T, p place) {
-				n, _ := run(t, p.config("orders"), closing(closes))
-				s := newPlanned(t, p)
-				now := s.runs(overlap)
-				first := now().JobID
-				one := reserve(t, n, 1)[0]
-				if one.JobID != first || one.Schedule != "print" {
-					t.Errorf("%+v", one)
-				}
-				settle(t, n, pull.Settling{Lease: one.Lease, Answer: tocsin.RetryIn(0, errors.New("no paper"))}, pull.Done)
-				if one = reserve(t, n, 1)[0]; one.JobID != first || one.Attempts != 1 {
-					t.Errorf("after a retry %+v", one)
-				}
-				second := now().JobID
-				if overlap == schedule.OverlapQueue {
-					if tasks, err := n.Pull().Reserve(t.Context(), pull.Request{BizTypes: []string{fetch.Name()}, Max: 1, Wait: time.Second}); err != nil || len(tasks) > 0 {
-						t.Errorf("beside the first run %+v, %v", tasks, err)
-					}
-					settle(t, n, pull.Settling{Lease: one.Lease}, pull.Done)
-				}
-				two := reserve(t, n, 1)[0]
-				if two.JobID != second {
-					t.Errorf("%+v, want task %s", two, second)
-				}
-				if overlap == schedule.OverlapReplace {
-					extend(t, n, one.Lease, pull.Unwanted)
-					settle(t, n, pull.Settling{Lease: one.Lease}, pull.Lost)
-				}
-				settle(t, n, pull.Settling{Lease: two.Lease}, pull.Done)
-			}, fetchPolicy())
-		})
+	inEach(t, func(t *testing.T, p place) {
+		n, _ := run(t, p.config("orders"), closing(closes))
+		s := newPlanned(t, p)
+		s.print("@every 720h", schedule.OverlapQueue)
+		first := s.now()
+		one := reserve(t, n, 1)[0]
+		if one.JobID != first || one.Schedule != "print" {
+			t.Errorf("%+v", one)
+		}
+		settle(t, n, pull.Settling{Lease: one.Lease, Answer: tocsin.RetryIn(0, errors.New("no paper"))}, pull.Done)
+		if one = reserve(t, n, 1)[0]; one.JobID != first || one.Attempts != 1 {
+			t.Errorf("after a retry %+v", one)
+		}
+		second := s.now()
+		nobody(t, n)
+		settle(t, n, pull.Settling{Lease: one.Lease, Answer: tocsin.Bury(errors.New("no paper"))}, pull.Done)
+		two := reserve(t, n, 1)[0]
+		if two.JobID != second {
+			t.Errorf("%+v, want task %s", two, second)
+		}
+		settle(t, n, pull.Settling{Lease: two.Lease}, pull.Done)
+	}, fetchPolicy())
+}
+
+func TestARunReplacesTheOneThatAWorkerHas(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy(), fetchPolicy())
+	n, _ := run(t, p.config("orders"), closing(closes))
+	newPlanned(t, p).print("@every 2s", schedule.OverlapReplace)
+	one := reserve(t, n, 1)[0]
+	if two := reserve(t, n, 1)[0]; two.JobID == one.JobID || !two.FireTime.After(one.FireTime) {
+		t.Errorf("after %+v came %+v", one, two)
+	}
+	extend(t, n, one.Lease, pull.Unwanted)
+	settle(t, n, pull.Settling{Lease: one.Lease}, pull.Lost)
+}
+
+func TestRunsAreSkippedWhileAWorkerHasOne(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy(), fetchPolicy())
+	n, _ := run(t, p.config("orders"), closing(closes))
+	newPlanned(t, p).print("@every 1s", schedule.OverlapSkip)
+	one := reserve(t, n, 1)[0]
+	for range 3 {
+		nobody(t, n)
+		extend(t, n, one.Lease, pull.OK)
+	}
+	settle(t, n, pull.Settling{Lease: one.Lease}, pull.Done)
+	if two := reserve(t, n, 1)[0]; !two.FireTime.After(one.FireTime.Add(time.Second)) {
+		t.Errorf("after %+v came %+v", one, two)
 	}
 }
 
@@ -195,10 +223,11 @@ func TestARunWhoseLeaseRanOutIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, closePolicy(), fetchPolicy())
 	n, _ := run(t, p.config("orders"), closing(closes))
-	now := newPlanned(t, p).runs(schedule.OverlapQueue)
-	first := now().JobID
+	s := newPlanned(t, p)
+	s.print("@every 720h", schedule.OverlapQueue)
+	first := s.now()
 	reserve(t, n, 1)
-	second := now().JobID
+	second := s.now()
 	again := reserve(t, n, 1)[0]
 	if again.JobID != first || again.Attempts != 1 || again.Crashes != 0 {
 		t.Errorf("%+v, want task %s", again, first)
