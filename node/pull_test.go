@@ -59,7 +59,7 @@ func TestWorkersTakeAndEndTasksAtAnyNode(t *testing.T) {
 			t.Errorf("reserved %+v", task)
 		}
 		became, err := there.Pull().Extend(t.Context(), []string{task.Lease}, nil)
-		if err != nil || became[0].Result != pull.OK || !became[0].Until.After(task.Until) {
+		if err != nil || became[0].Result != pull.OK || became[0].Until.Before(task.Until) {
 			t.Errorf("extend: %+v, %v", became, err)
 		}
 		settle(t, there, pull.Settling{Lease: task.Lease, Output: "42 in stock", Worker: "php-7"}, pull.Done)
@@ -144,7 +144,7 @@ func TestWorkersGetAnEmptyAnswerWhenTheirNodeStops(t *testing.T) {
 		task := reserve(t, n, 1)[0]
 		answer := make(chan error, 1)
 		go func() {
-			tasks, err := n.Pull().Reserve(context.Background(), pull.Request{BizTypes: []string{fetch.Name()}, Max: 1, Wait: patience})
+			tasks, err := n.Pull().Reserve(context.Background(), pull.Request{BizTypes: []string{fetch.Name()}, Max: 1, Wait: pull.MaxWait})
 			if len(tasks) > 0 {
 				err = errors.New("it got a task")
 			}
