@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/operator"
@@ -15,8 +16,9 @@ import (
 )
 
 const (
-	backlogTakes = 10 * time.Second // of a worker
-	backlogMax   = 100              // tasks that it asks for
+	backlogBefore = time.Second      // how long a worker takes tasks of the backlog, before the others are added; then nobody asks any more
+	backlogAfter  = 10 * time.Second // the same, when all others are delivered
+	backlogMax    = 100              // tasks that it asks for
 )
 
 // BacklogTaken says what tasks cost that are due and that no worker asks for, and how fast they go when one does. What they cost in
@@ -37,25 +39,29 @@ func (s *site) fillBacklog(ctx context.Context) error {
 	return err
 }
 
-// takeBacklog has one worker take what it can in a while.
-func (f *fleet) takeBacklog(ctx context.Context) (*BacklogTaken, error) {
+// takeBacklog has one worker take what it can in a while; nil: there is no backlog.
+func (f *fleet) takeBacklog(ctx context.Context, while time.Duration) (r *BacklogTaken, err error) {
+	if f.site.opts.Backlog == 0 {
+		return nil, nil
+	}
 	_, resident := usedBy(os.Getpid())
-	r := &BacklogTaken{Tasks: f.site.opts.Backlog, ResidentMB: known(resident, 1), PayloadBytes: f.counted("tocsin_dispatcher_payload_bytes")}
+	r = &BacklogTaken{Tasks: f.site.opts.Backlog, ResidentMB: known(resident, 1), PayloadBytes: f.counted("tocsin_dispatcher_payload_bytes")}
 	var seen first
 	worker := &pullers.Worker{URL: f.apis[0], Max: backlogMax}
-	f.crew = &pullers.Crew{BizType: other.Name(), Workers: []*pullers.Worker{worker}, Taken: func(tasks []pullers.Task) {
+	crew, alone := &pullers.Crew{BizType: other.Name(), Workers: []*pullers.Worker{worker}, Taken: func(tasks []pullers.Task) {
 		for range tasks {
 			seen.add()
 		}
-	}}
+	}}, devcluster.NewFleet(ctx)
+	defer func() { err = errors.Join(err, alone.Stop()) }()
 	begin := time.Now()
-	f.crew.Start(f.Fleet)
+	crew.Start(alone)
 	bounded, cancel := context.WithTimeout(ctx, stallWithin)
 	defer cancel()
-	if err := f.Await(bounded, lookEvery, func() bool { return seen.count() > 0 }); err != nil {
+	if err := alone.Await(bounded, lookEvery, func() bool { return seen.count() > 0 }); err != nil {
 		return nil, errors.Join(errors.New("no worker got a task of the backlog"), err)
 	}
-	err := loop.WaitUntil(ctx, seen.began().Add(backlogTakes))
+	err = loop.WaitUntil(ctx, seen.began().Add(while))
 	n, took := seen.count(), time.Since(seen.began())
 	r.UntilFirst, r.TasksPerSecond = round(seen.began().Sub(begin).Seconds(), 3), round(float64(n)/took.Seconds(), 0)
 	return r, err

@@ -106,21 +106,30 @@ func (l *lateness) measure(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	nodes.ask(func(t tocsin.Info) { l.arrive(ctx, t) })
-	if l.others, err = nodes.notAsked(ctx); err == nil {
-		err = profiled(l.site.opts.Profile, func() error { return l.deliver(ctx, nodes) })
-	}
-	l.pulled = nodes.pulled()
-	if err == nil && l.site.opts.Backlog > 0 {
-		l.backlog, err = nodes.takeBacklog(ctx)
-	}
-	if err = errors.Join(err, nodes.stop()); err != nil {
+	if err = errors.Join(l.byNodes(ctx, nodes), nodes.stop()); err != nil {
 		return err
 	}
 	if l.delivered, err = l.site.done(ctx); err != nil {
 		return err
 	}
 	l.after, err = l.site.reads(ctx)
+	return err
+}
+
+// byNodes has them deliver what is added, and workers take what they ask for.
+func (l *lateness) byNodes(ctx context.Context, nodes *fleet) (err error) {
+	if _, err := nodes.takeBacklog(ctx, backlogBefore); err != nil {
+		return err
+	}
+	if l.others, err = nodes.notAsked(ctx); err != nil {
+		return err
+	}
+	nodes.ask(func(t tocsin.Info) { l.arrive(ctx, t) })
+	if err := profiled(l.site.opts.Profile, func() error { return l.deliver(ctx, nodes) }); err != nil {
+		return err
+	}
+	l.pulled = nodes.pulled()
+	l.backlog, err = nodes.takeBacklog(ctx, backlogAfter)
 	return err
 }
 
