@@ -18,6 +18,7 @@ import (
 // hold.
 type benchFlags struct {
 	bench.Options
+	pull                    bench.Pull
 	layout, profile, target string
 }
 
@@ -54,7 +55,11 @@ func metricsFlag(c *cobra.Command, f *benchFlags) {
 
 // targetFlag adds the flag of benchmarks that may deliver to something else than a Go handler.
 func targetFlag(c *cobra.Command, f *benchFlags) {
-	c.Flags().StringVar(&f.target, "to", "", "where the tasks go: kafka, a private broker; webhook, a private receiver that answers 204; or KIND://HOST:PORT/TOPIC, as kafka://127.0.0.1:9092/bench (default: a Go handler that does nothing)")
+	c.Flags().StringVar(&f.target, "to", "", "where the tasks go: kafka, a private broker; webhook, a private receiver that answers 204; pull, workers that ask for them over HTTP; or KIND://HOST:PORT/TOPIC, as kafka://127.0.0.1:9092/bench (default: a Go handler that does nothing)")
+	c.Flags().IntVar(&f.pull.Workers, "workers", 16, "with --to pull: workers that ask, one request each at a time")
+	c.Flags().IntVar(&f.pull.Max, "max", 1, "with --to pull: tasks that a worker asks for at once, and settles with its next request")
+	c.Flags().IntVar(&f.pull.Greedy, "greedy", 0, "with --to pull: one more worker asks for this many tasks at once; 0: none")
+	c.Flags().BoolVar(&f.pull.Last, "ask-last", false, "with --to pull: all workers ask the last node; else they are spread over the nodes")
 }
 
 func newBenchDrain(a *app) *cobra.Command {
@@ -85,6 +90,7 @@ The raw bound is a read of one row by its key at the same rate.`, &f, bench.Late
 	c.Flags().DurationVar(&f.Spread, "spread", time.Second, "at most this much later")
 	c.Flags().IntVar(&f.Burst, "burst", 0, "tasks of another biz type, all due at one instant half-way")
 	c.Flags().StringVar((*string)(&f.BurstPriority), "burst-priority", "", "priority of the burst's biz type: high, normal or low")
+	c.Flags().IntVar(&f.Backlog, "backlog", 0, "tasks of another biz type that are due before the nodes start; one worker asks for them, over HTTP, when all else is delivered")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
 	return c
 }
@@ -102,9 +108,15 @@ func newBenchIdle(a *app) *cobra.Command {
 	var f benchFlags
 	c := benchCommand(a, "idle", "What nodes cost that have nothing to do",
 		`Watches nodes that own all tables and find nothing in them, and before that the same servers
-without nodes.`, &f, bench.Idle)
+without nodes.`, &f, func(ctx context.Context, o bench.Options) (bench.IdleResult, error) {
+			if f.pull.Workers > 0 {
+				o.Target = &bench.Target{Pull: &f.pull}
+			}
+			return bench.Idle(ctx, o)
+		})
 	metricsFlag(c, &f)
 	c.Flags().DurationVar(&f.Duration, "duration", time.Minute, "how long to watch")
+	c.Flags().IntVar(&f.pull.Workers, "workers", 0, "watch as long again while this many workers wait for tasks, over HTTP; 0: don't")
 	c.Flags().IntVar(&f.Nodes, "nodes", 1, "nodes")
 	return c
 }

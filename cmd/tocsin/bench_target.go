@@ -23,6 +23,9 @@ func (f *benchFlags) startTarget(ctx context.Context) (end func() error, err err
 	switch f.target {
 	case "":
 		return func() error { return nil }, nil
+	case "pull":
+		f.Target = &bench.Target{Pull: &f.pull}
+		return func() error { return nil }, nil
 	case "kafka":
 		b, err := startBroker(ctx, 0, benchTopic)
 		if err != nil {
@@ -35,7 +38,7 @@ func (f *benchFlags) startTarget(ctx context.Context) (end func() error, err err
 	}
 	u, err := url.Parse(f.target)
 	if err != nil || u.Host == "" || len(u.Path) < 2 || sinkKinds[u.Scheme] == nil { // it may hold a password: not repeated
-		return nil, usage("--to: want kafka, webhook, or KIND://HOST:PORT/TOPIC with the kind %s", strings.Join(slices.Sorted(maps.Keys(sinkKinds)), ", "))
+		return nil, usage("--to: want kafka, webhook, pull, or KIND://HOST:PORT/TOPIC with the kind %s", strings.Join(slices.Sorted(maps.Keys(sinkKinds)), ", "))
 	}
 	password, _ := u.User.Password()
 	maker, err := sinkKinds[u.Scheme](sink.Config{Name: u.Scheme, Addresses: []string{u.Host}, Username: u.User.Username(), Password: password, Topics: []string{"*"}, Cluster: "bench", Logger: f.Logger})

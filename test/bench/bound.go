@@ -39,7 +39,7 @@ func (s *site) drainRaw(ctx context.Context, n int) (Usage, error) {
 
 // claims reports whether the nodes claim the rows before they deliver them.
 func (s *site) claims() bool {
-	return s.opts.Overdue > claimedAfter || s.opts.Ownership == node.ByRows
+	return s.opts.Overdue > claimedAfter || s.opts.Ownership == node.ByRows || s.opts.pull() != nil
 }
 
 // claimedAfter is a little less than what dispatchers claim after: the default

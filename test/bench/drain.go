@@ -19,6 +19,7 @@ type DrainResult struct {
 	Seconds        float64 `json:"seconds"`          // from the first delivery to the last outcome stored
 	UntilFirst     float64 `json:"seconds_to_first"` // from the resumption of the biz type to the first delivery: the nodes poll for it once a second
 	Claimed        int     `json:"claimed"`          // rows that were claimed before their delivery; 0 with NoMetrics: not counted
+	Pulled         *Pulled `json:"pull,omitempty"`   // null: no workers asked
 	Run
 }
 
@@ -76,6 +77,7 @@ type drain struct {
 	untilFirst, took    time.Duration // of the nodes: to the first delivery, and from it to the last outcome stored
 	filling             time.Duration // how long the last fill took
 	delivered, claimed  int
+	pulled              *Pulled
 }
 
 // measure does the raw bound, the nodes, and the raw bound again.
@@ -135,7 +137,9 @@ func (d *drain) byNodes(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	nodes.ask(func(tocsin.Info) { seen.add() })
 	err = d.deliver(ctx, nodes, &seen)
+	d.pulled = nodes.pulled()
 	d.claimed = nodes.counted("tocsin_dispatcher_claimed_total")
 	if err = errors.Join(err, nodes.stop()); err != nil {
 		return err
@@ -195,7 +199,7 @@ func (d *drain) result(settings map[string]string) DrainResult {
 	return DrainResult{
 		Figures:   compare(d.n, d.before, d.ours, d.after),
 		Delivered: d.delivered, OverdueSeconds: d.site.opts.Overdue.Seconds(),
-		Seconds: round(d.took.Seconds(), 3), UntilFirst: round(d.untilFirst.Seconds(), 3), Claimed: d.claimed,
+		Seconds: round(d.took.Seconds(), 3), UntilFirst: round(d.untilFirst.Seconds(), 3), Claimed: d.claimed, Pulled: d.pulled,
 		Run: d.site.run(settings),
 	}
 }
@@ -210,6 +214,7 @@ func (r DrainResult) String() string {
 	l.line("drained", "%d of %d tasks in %.3f s, %s of them claimed first", r.Delivered, r.Tasks, r.Seconds, claimed)
 	l.line("speed", "%s", r.speed())
 	l.sides(r.Figures)
+	l.pulled(r.Pulled)
 	l.line("metrics", "%s", r.Metrics)
 	l.run(r.Run)
 	return l.String()

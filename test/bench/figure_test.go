@@ -16,10 +16,10 @@ func TestThisProcessHasUsedProcessorTime(t *testing.T) {
 	if cpu, megabytes := processUsed(); cpu <= 0 || megabytes <= 1 {
 		t.Error(cpu, megabytes)
 	}
-	if own := cpuOf(os.Getpid()); math.IsNaN(own) || own < 0 {
-		t.Errorf("/proc says %g", own)
+	if own, resident := usedBy(os.Getpid()); math.IsNaN(own) || own < 0 || !(resident > 1) {
+		t.Errorf("/proc says %g s and %g MB", own, resident)
 	}
-	if !math.IsNaN(cpuOf(-1)) {
+	if cpu, _ := usedBy(-1); !math.IsNaN(cpu) {
 		t.Error("a process that is not there has used some")
 	}
 }

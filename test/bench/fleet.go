@@ -12,6 +12,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devcluster"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/sink"
+	"github.com/tocsinhq/tocsin/test/pullers"
 )
 
 // Bounds of waiting for nodes.
@@ -26,6 +27,8 @@ type fleet struct {
 	*devcluster.Fleet
 	metrics []*prometheus.Registry
 	scraper *scraper // nil: the nodes export no metrics
+	apis    []string // URLs of the nodes, if workers are to ask
+	crew    *pullers.Crew
 	site    *site
 }
 
@@ -35,7 +38,9 @@ type seen func(ctx context.Context, task tocsin.Info)
 // handlers has a handler for the other biz type too, as nodes log a biz type that they have none for.
 func (s *site) handlers(deliver, burst seen) *node.Handlers {
 	var h node.Handlers
-	node.Handle(&h, other, func(ctx context.Context, t *tocsin.Task[string]) error { burst(ctx, t.Info); return nil })
+	if s.opts.Backlog == 0 {
+		node.Handle(&h, other, func(ctx context.Context, t *tocsin.Task[string]) error { burst(ctx, t.Info); return nil })
+	}
 	if s.opts.Target == nil {
 		node.Handle(&h, plain, func(ctx context.Context, t *tocsin.Task[string]) error { deliver(ctx, t.Info); return nil })
 	}
@@ -113,9 +118,15 @@ func (f *fleet) start(tables tocsin.Config, name string, handlers *node.Handlers
 		f.scraper.add(metrics)
 	}
 	n, err := node.New(own, handlers)
-	if err == nil {
-		f.Add(name, n)
+	if err != nil {
+		return err
 	}
+	f.Add(name, n)
+	if o.pull() == nil && o.Backlog == 0 {
+		return nil
+	}
+	url, err := pullers.Serve(f.Fleet, own, n)
+	f.apis = append(f.apis, url)
 	return err
 }
 
@@ -131,7 +142,7 @@ func (f *fleet) awaitAll(ctx context.Context, stage string, n int, seen func() i
 			last, moved = now, time.Now()
 		}
 		stalled = time.Since(moved) > stallWithin
-		return stalled || now >= n && f.Settled()
+		return stalled || now >= n && f.Settled() && f.crewSettled()
 	})
 	if err == nil && stalled {
 		return fmt.Errorf("%s: stalled at %d of %d tasks: none more for %s", stage, last, n, stallWithin)
@@ -139,7 +150,7 @@ func (f *fleet) awaitAll(ctx context.Context, stage string, n int, seen func() i
 	return err
 }
 
-// counted adds up a counter over all nodes and labels.
+// counted adds up a counter or a gauge over all nodes and labels.
 func (f *fleet) counted(name string) (total int) {
 	for _, r := range f.metrics {
 		families, _ := r.Gather() // what can be gathered
@@ -148,7 +159,7 @@ func (f *fleet) counted(name string) (total int) {
 				continue
 			}
 			for _, m := range family.GetMetric() {
-				total += int(m.GetCounter().GetValue())
+				total += int(m.GetCounter().GetValue() + m.GetGauge().GetValue())
 			}
 		}
 	}

@@ -33,6 +33,10 @@ type LatenessResult struct {
 	PerTask   PerTask `json:"per_task"`
 	Resident  float64 `json:"largest_resident_mb"` // of this process
 	Burst     *Burst  `json:"burst,omitempty"`
+
+	Pulled    *Pulled       `json:"pull,omitempty"`      // null: no workers asked
+	Elsewhere *Elsewhere    `json:"elsewhere,omitempty"` // null: workers asked every node
+	Backlog   *BacklogTaken `json:"backlog,omitempty"`
 	Run
 }
 
@@ -54,7 +58,7 @@ func Lateness(ctx context.Context, opts Options) (r LatenessResult, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.fillPending(ctx); err != nil {
+	if err := errors.Join(s.fillPending(ctx), s.fillBacklog(ctx)); err != nil {
 		return r, err
 	}
 	l := &lateness{site: s}
@@ -75,6 +79,9 @@ type lateness struct {
 	adding        time.Duration
 	delivered     int
 	instant       time.Time // at which the burst is due, by this machine's clock
+	pulled        *Pulled
+	others        map[int]bool // tables whose owner the workers don't ask
+	backlog       *BacklogTaken
 
 	mu    sync.Mutex
 	seen  []arrival
@@ -83,8 +90,9 @@ type lateness struct {
 
 // arrival is one delivery.
 type arrival struct {
-	due  time.Time // by the database's clock, as the row has it
-	late time.Duration
+	due   time.Time // by the database's clock, as the row has it
+	late  time.Duration
+	table int
 }
 
 func (l *lateness) measure(ctx context.Context) (err error) {
@@ -98,14 +106,30 @@ func (l *lateness) measure(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	err = profiled(l.site.opts.Profile, func() error { return l.deliver(ctx, nodes) })
-	if err = errors.Join(err, nodes.stop()); err != nil {
+	if err = errors.Join(l.byNodes(ctx, nodes), nodes.stop()); err != nil {
 		return err
 	}
 	if l.delivered, err = l.site.done(ctx); err != nil {
 		return err
 	}
 	l.after, err = l.site.reads(ctx)
+	return err
+}
+
+// byNodes has them deliver what is added, and workers take what they ask for.
+func (l *lateness) byNodes(ctx context.Context, nodes *fleet) (err error) {
+	if _, err := nodes.takeBacklog(ctx, backlogBefore); err != nil {
+		return err
+	}
+	if l.others, err = nodes.notAsked(ctx); err != nil {
+		return err
+	}
+	nodes.ask(func(t tocsin.Info) { l.arrive(ctx, t) })
+	if err := profiled(l.site.opts.Profile, func() error { return l.deliver(ctx, nodes) }); err != nil {
+		return err
+	}
+	l.pulled = nodes.pulled()
+	l.backlog, err = nodes.takeBacklog(ctx, backlogAfter)
 	return err
 }
 
@@ -134,9 +158,10 @@ func (l *lateness) compareClocks(ctx context.Context) error {
 
 // arrive notes a delivery of the tasks that are measured.
 func (l *lateness) arrive(_ context.Context, t tocsin.Info) {
-	at := time.Now().Add(l.ahead[l.site.store.ServerOf(t.JobID.Table())])
+	table := t.JobID.Table()
+	at := time.Now().Add(l.ahead[l.site.store.ServerOf(table)])
 	l.mu.Lock()
-	l.seen = append(l.seen, arrival{t.ActionTime, at.Sub(t.ActionTime)})
+	l.seen = append(l.seen, arrival{t.ActionTime, at.Sub(t.ActionTime), table})
 	l.mu.Unlock()
 }
 
@@ -258,7 +283,7 @@ func (l *lateness) result(settings map[string]string) LatenessResult {
 		P50: millis(late, 0.5), P99: millis(late, 0.99), P999: millis(late, 0.999), Max: millis(late, 1),
 		BoundP50: bound(0.5), BoundP99: bound(0.99), Ratio: ratio(millis(late, 0.99), bound(0.99)),
 		PerTask: l.usage.perTask(l.added + o.Burst), Resident: round(resident, 1),
-		Burst: l.burstResult(), Run: l.site.run(settings),
+		Burst: l.burstResult(), Pulled: l.pulled, Elsewhere: l.elsewhere(), Backlog: l.backlog, Run: l.site.run(settings),
 	}
 }
 
@@ -291,6 +316,9 @@ func (r LatenessResult) String() string {
 	if b := r.Burst; b != nil {
 		l.line("burst", "%d tasks at one instant, %.0f a second; others meanwhile p99 %.2f ms, max %.2f ms", b.Tasks, b.TasksPerSecond, b.P99, b.Max)
 	}
+	l.elsewhere(r.Elsewhere)
+	l.backlog(r.Backlog)
+	l.pulled(r.Pulled)
 	l.cost("a task", r.PerTask)
 	l.line("memory", "%.0f MB at most in this process", r.Resident)
 	l.line("metrics", "%s", r.Metrics)

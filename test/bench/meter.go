@@ -110,7 +110,7 @@ func (s *site) counters(ctx context.Context) (Usage, error) {
 		ProcessCPU: cpu.Seconds(), ServerCPU: math.NaN(),
 	}
 	if s.own != nil {
-		u.ServerCPU = cpuOf(s.own.Servers[0].Pid())
+		u.ServerCPU, _ = usedBy(s.own.Servers[0].Pid())
 	}
 	return u, nil
 }
@@ -177,16 +177,16 @@ func (s *site) unpurged(ctx context.Context) (sum float64, err error) {
 	return sum, nil
 }
 
-// cpuOf is the seconds of processor time of a process, NaN where /proc does not
+// usedBy is the seconds of processor time and the megabytes of a process now, NaN where /proc does not
 // tell.
-func cpuOf(pid int) float64 {
+func usedBy(pid int) (cpu, resident float64) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return math.NaN()
+		return math.NaN(), math.NaN()
 	}
 	stat, err := process.Stat()
 	if err != nil {
-		return math.NaN()
+		return math.NaN(), math.NaN()
 	}
-	return stat.CPUTime()
+	return stat.CPUTime(), float64(stat.ResidentMemory()) / 1e6
 }

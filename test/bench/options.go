@@ -34,7 +34,9 @@ type Options struct {
 	NoMetrics bool          // Drain, Lateness, Idle: the nodes export no metrics; else these are read every 5 s, as Prometheus would
 	Burst     int           // Lateness: tasks of another biz type, all due at one instant half-way
 
-	Target *Target // Drain, Lateness: where the tasks go; nil: to a Go handler that does nothing
+	Backlog int // Lateness: tasks of another biz type that are due, which workers take whose first comes when all else is delivered
+
+	Target *Target // Drain, Lateness: where the tasks go; nil: to a Go handler that does nothing. Idle: only its Pull counts
 
 	BurstPriority tocsin.Priority // of the burst's biz type
 
@@ -45,9 +47,10 @@ type Options struct {
 	scan time.Duration // between two peeks of a table by the nodes; 0: their default
 }
 
-// Target is a callback or a message broker. A delivery counts when it has answered.
+// Target is a callback, a message broker, or workers that ask. A delivery counts when the target has answered, to a worker when it has the task.
 type Target struct {
-	URL   string     // of the callback, on the loopback address; "": Sink
+	URL   string     // of the callback, on the loopback address; "": Pull or Sink
+	Pull  *Pull      // nil: Sink
 	Sink  sink.Maker // of the broker
 	Topic string     // that is there
 }
@@ -59,6 +62,8 @@ const sinkName = "bench"
 func (t *Target) policy(p biztype.Policy) biztype.Policy {
 	switch {
 	case t == nil:
+	case t.Pull != nil:
+		p.Pull, p.Timeout = &biztype.Pull{}, 0
 	case t.Sink != nil:
 		p.Sink = &biztype.Sink{Name: sinkName, Topic: t.Topic}
 	default:
@@ -104,6 +109,8 @@ func (o Options) Validate() error {
 		return wrong("%d nodes: want 1 to 64", o.Nodes)
 	case o.Pending < 0 || o.Pending > maxRows || o.Burst < 0 || o.Burst > maxRows:
 		return wrong("%d pending and %d in a burst: want 0 to %d", o.Pending, o.Burst, maxRows)
+	case o.Backlog < 0 || o.Backlog > maxRows || o.Backlog > 0 && o.Burst > 0:
+		return wrong("a backlog of %d: want 0 to %d, and no burst", o.Backlog, maxRows)
 	case o.Servers != nil && o.Server != "":
 		return wrong("server %q: the servers are given, none is started", o.Server)
 	case o.Ownership != "" && o.Ownership != node.ByEtcd && o.Ownership != node.ByRows:
@@ -111,7 +118,7 @@ func (o Options) Validate() error {
 	case o.Servers != nil && len(o.Etcd.Endpoints) == 0 && o.Ownership != node.ByRows:
 		return errors.New("no etcd endpoints: the nodes of a run register there")
 	}
-	return o.Layout.Validate()
+	return errors.Join(o.pull().validate(o.NoMetrics), o.Layout.Validate())
 }
 
 // OptionsError is what the caller has to change in the Options.
@@ -127,5 +134,5 @@ const maxRows = 20_000_000
 // rows is how many a command puts into its tables, for the server's memory: the
 // tasks come before, by Tocsin, and after.
 func (o Options) rows() int {
-	return o.Pending + o.Burst + 3*o.Tasks + int(o.Rate*o.Duration.Seconds())
+	return o.Pending + o.Burst + o.Backlog + 3*o.Tasks + int(o.Rate*o.Duration.Seconds())
 }

@@ -93,7 +93,8 @@ func (o *shop) shopCPU() float64 {
 	if o.server == nil {
 		return 0
 	}
-	return cpuOf(o.server.Pid())
+	cpu, _ := usedBy(o.server.Pid())
+	return cpu
 }
 
 // rates has AddMany and a relay store n rows in turn.

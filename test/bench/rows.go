@@ -154,7 +154,7 @@ func (s *site) appendFill(b []byte, p part, due func() time.Duration) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = fmt.Appendf(b, "(%d,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),%d,%d,0,", r.id, r.bizID, plainNumber)
+		b = fmt.Appendf(b, "(%d,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),%d,%d,0,", r.id, r.bizID, s.fills)
 		b = fmt.Appendf(b, "UTC_TIMESTAMP(3)+INTERVAL %[1]d MICROSECOND,UTC_TIMESTAMP(3)+INTERVAL %[1]d MICROSECOND,'%[2]s')", due().Microseconds(), payload)
 	}
 	return b

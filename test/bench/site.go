@@ -50,6 +50,7 @@ type site struct {
 	pools  []*mysql.Server // of the raw bound, by server
 	rows   *rows
 
+	fills   uint64   // the biz type of the rows that fill stores
 	scraped *Scraped // of the nodes that ran last; nil: none, or without metrics
 }
 
@@ -59,7 +60,7 @@ func openSite(ctx context.Context, opts Options, paused bool) (*site, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	s := &site{opts: opts.withDefaults()}
+	s := &site{opts: opts.withDefaults(), fills: plainNumber}
 	for _, step := range []func(context.Context) error{
 		s.findServers,
 		s.makeTables,
@@ -112,6 +113,9 @@ func (s *site) applyTypes(ctx context.Context, p biztype.Policy) error {
 	p.Name, p.Number, p.Group, p.Timeout = plain.Name(), plainNumber, group, biztype.Duration(deliverLimit)
 	burst := p
 	burst.Name, burst.Number, burst.Priority = other.Name(), otherNumber, s.opts.BurstPriority
+	if s.opts.Backlog > 0 {
+		burst = (&Target{Pull: &Pull{}}).policy(burst)
+	}
 	_, err := biztype.Apply(ctx, s.config, []biztype.Policy{s.opts.Target.policy(p), burst})
 	return err
 }
