@@ -141,7 +141,7 @@ func runBench[R fmt.Stringer](ctx context.Context, a *app, f *benchFlags, measur
 			return err
 		}
 	}
-	f.Logger = a.logger("warn", "text")
+	f.Logger, f.API = a.logger("warn", "text"), listenBench
 	if err := f.Options.Validate(); err != nil {
 		return asUsage(err)
 	}

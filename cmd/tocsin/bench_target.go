@@ -11,6 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tocsinhq/tocsin/api"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/node"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/sink"
 	"github.com/tocsinhq/tocsin/test/bench"
 )
@@ -47,6 +51,21 @@ func (f *benchFlags) startTarget(ctx context.Context) (end func() error, err err
 	}
 	f.Target = &bench.Target{Sink: maker, Topic: strings.TrimPrefix(u.Path, "/")}
 	return func() error { return maker.Close(context.WithoutCancel(ctx)) }, nil
+}
+
+// listenBench begins to listen with the API of a node, with the limits of tocsin serve.
+func listenBench(cfg node.Config, n *node.Node) (bench.API, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return bench.API{}, fmt.Errorf("API: %w", err)
+	}
+	of := config.Default().Node
+	served := api.New(api.Config{
+		Tables: cfg.Tables, Cluster: operator.View{Tables: cfg.Tables, ByRows: cfg.Ownership == node.ByRows, Etcd: cfg.Etcd}, Pull: n.Pull(),
+		Body: int64(of.API.Limits.BodyKiB) << 10, Rate: of.API.Limits.Rate, Timeout: of.API.Limits.Timeout.D(), Drain: of.DrainTimeout.D(),
+		Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	return bench.API{URL: "http://" + l.Addr().String(), Serve: func(ctx context.Context) error { return served.Serve(ctx, l, nil) }}, nil
 }
 
 // startReceiver answers all callbacks with 204.

@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"internal/apitoken":           {"internal/name"},
 	"internal/...":                {".", "biztype", "ddl", "internal/..."},
 	"test/bench":                  {"..."},
-	"test/pullers":                {".", "api", "config", "node", "operator", "internal/devcluster", "internal/loop"},
+	"test/pullers":                {".", "internal/devcluster", "internal/loop"},
 	"test/targets":                {"internal/quantile"},
 }
 

@@ -125,8 +125,11 @@ func (f *fleet) start(tables tocsin.Config, name string, handlers *node.Handlers
 	if o.pull() == nil && o.Backlog == 0 {
 		return nil
 	}
-	url, err := pullers.Serve(f.Fleet, own, n)
-	f.apis = append(f.apis, url)
+	served, err := o.API(own, n)
+	if err == nil {
+		f.apis = append(f.apis, served.URL)
+		f.Go("API of "+name, served.Serve)
+	}
 	return err
 }
 

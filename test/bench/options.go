@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,11 +41,19 @@ type Options struct {
 
 	BurstPriority tocsin.Priority // of the burst's biz type
 
+	API func(node.Config, *node.Node) (API, error) // begins to listen with the API that workers ask; must be set with a Backlog and Target.Pull
+
 	Progress func(stage string, done, total int) // called by several goroutines; nil: nobody looks
 	Profile  io.Writer                           // takes a CPU profile of this process while Tocsin is measured; nil: none
 	Logger   *slog.Logger                        // of the nodes; nil: warnings and errors go to slog.Default()
 
 	scan time.Duration // between two peeks of a table by the nodes; 0: their default
+}
+
+// API serves workers on the loopback address.
+type API struct {
+	URL   string
+	Serve func(context.Context) error // until the context ends
 }
 
 // Target is a callback, a message broker, or workers that ask. A delivery counts when the target has answered, to a worker when it has the task.

@@ -14,7 +14,7 @@ import (
 
 // The settings of Asynq's servers and client.
 const (
-	asynqServers     = 8  // one takes one task at a time
+	asynqServers     = 8  // one takes one task at a time; with Setup.Workers: 1
 	asynqConcurrency = 32 // of a server
 	asynqLook        = 5 * time.Millisecond
 	asynqConns       = 64
@@ -42,6 +42,8 @@ const (
 // what it does in the background.
 type asynqPeer struct {
 	redis   redisServer
+	servers int
+	each    int // Concurrency of a server
 	deliver func(string)
 	options asynq.RedisClientOpt
 	client  *asynq.Client
@@ -55,10 +57,14 @@ func openAsynq(ctx context.Context, setup contest.Setup) (contest.System, error)
 		return nil, err
 	}
 	options := asynq.RedisClientOpt{Addr: server.Endpoint(), PoolSize: asynqConns}
-	return &asynqPeer{
-		redis: server, deliver: setup.Deliver, options: options,
+	p := &asynqPeer{
+		redis: server, servers: asynqServers, each: asynqConcurrency, deliver: setup.Deliver, options: options,
 		client: asynq.NewClient(options), inspect: asynq.NewInspector(options),
-	}, nil
+	}
+	if setup.Workers > 0 {
+		p.servers, p.each = 1, setup.Workers
+	}
+	return p, nil
 }
 
 // Insert stores the tasks one by one.
@@ -88,9 +94,9 @@ func (p *asynqPeer) ProcessTask(_ context.Context, t *asynq.Task) error {
 
 // Start begins deliveries with new servers.
 func (p *asynqPeer) Start(context.Context) error {
-	for range asynqServers {
+	for range p.servers {
 		s := asynq.NewServer(p.options, asynq.Config{
-			Concurrency: asynqConcurrency, TaskCheckInterval: asynqLook, DelayedTaskCheckInterval: asynqLook,
+			Concurrency: p.each, TaskCheckInterval: asynqLook, DelayedTaskCheckInterval: asynqLook,
 			LogLevel: asynq.FatalLevel, // it has nothing to say that calls do not say
 		})
 		p.at = append(p.at, s)
@@ -136,7 +142,7 @@ func (p *asynqPeer) Facts() contest.Facts {
 		Version:    "Asynq " + contest.Library("github.com/hibiken/asynq") + ", " + p.redis.Version(),
 		Durability: p.redis.durability(),
 		Tuning: fmt.Sprintf("%d servers, Concurrency %d each, TaskCheckInterval and DelayedTaskCheckInterval %s, %d connections; tasks stored one by one by %d goroutines; due times rounded up to the second",
-			asynqServers, asynqConcurrency, asynqLook, asynqConns, asynqInserters),
+			p.servers, p.each, asynqLook, asynqConns, asynqInserters),
 		Settled: "no task is left in the lists of pending and active ones; then Asynq's count of processed tasks is read",
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ const (
 type beanstalkPeer struct {
 	server  *devserver.Queue
 	deliver func(string)
+	workers int
 	sync    int        // milliseconds
 	conns   chan *wire // that insert
 
@@ -42,7 +44,7 @@ type beanstalkPeer struct {
 }
 
 func openBeanstalkd(ctx context.Context, setup contest.Setup) (contest.System, error) {
-	p := &beanstalkPeer{deliver: setup.Deliver, sync: beanstalkSync, conns: make(chan *wire, beanstalkInserters)}
+	p := &beanstalkPeer{deliver: setup.Deliver, workers: cmp.Or(setup.Workers, beanstalkWorkers), sync: beanstalkSync, conns: make(chan *wire, beanstalkInserters)}
 	if setup.Strict {
 		p.sync = 0
 	}
@@ -74,7 +76,7 @@ func (p *beanstalkPeer) Insert(ctx context.Context, batch []contest.Task) error 
 // Start begins deliveries.
 func (p *beanstalkPeer) Start(ctx context.Context) error {
 	p.crew = devcluster.NewFleet(ctx)
-	for range beanstalkWorkers {
+	for range p.workers {
 		w, err := dial(ctx, p.server.Endpoint())
 		if err != nil {
 			return err
@@ -151,7 +153,7 @@ func (p *beanstalkPeer) Facts() contest.Facts {
 	}
 	return contest.Facts{
 		Version: p.server.Version(), Durability: durable,
-		Tuning:  fmt.Sprintf("%d connections that work, a delete in the packet of the next reserve; %d that insert, a batch in a packet", beanstalkWorkers, beanstalkInserters),
+		Tuning:  fmt.Sprintf("%d connections that work, a delete in the packet of the next reserve; %d that insert, a batch in a packet", p.workers, beanstalkInserters),
 		Settled: "as many answered deletes as deliveries; then the server's count of jobs less those that it still has",
 	}
 }

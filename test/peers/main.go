@@ -32,9 +32,10 @@ import (
 // entries are all that can be measured.
 var entries = []contest.Entry{
 	{Name: contest.Reference, Open: openTocsin},
+	{Name: "tocsin-pull", Open: openTocsinPull, Workers: true},
 	{Name: "river", Open: openRiver},
-	{Name: "asynq", Open: openAsynq, Inserters: asynqInserters, Batch: 100},
-	{Name: "beanstalkd", Open: openBeanstalkd, Inserters: beanstalkInserters},
+	{Name: "asynq", Open: openAsynq, Inserters: asynqInserters, Batch: 100, Workers: true},
+	{Name: "beanstalkd", Open: openBeanstalkd, Inserters: beanstalkInserters, Workers: true},
 	{Name: "redis-zset", Open: openZset},
 }
 
@@ -88,6 +89,7 @@ func parse(args []string, errs io.Writer) (c call, err error) {
 	f.IntVar(&c.Rounds, "rounds", 3, "turns of each system")
 	only := f.String("only", "", "systems to measure, such as tocsin,river; all: "+strings.Join(names(), ","))
 	layout := f.String("layout", "8x16", "of Tocsin's tables, databases x tables")
+	f.IntVar(&c.Workers, "workers", 0, "each system delivers with so many workers, one task each; without those that have no such; 0: as suits each best")
 	f.BoolVar(&c.Strict, "strict", false, "Redis and beanstalkd, too, flush every write before they answer")
 	f.BoolVar(&c.Warm, "warm", true, "drain Tocsin with a node that has been up for a minute, and claims nothing")
 	f.BoolVar(&c.json, "json", false, "print JSON, with every round")
@@ -135,7 +137,10 @@ func (c *call) complete(rates, only, layout string) error {
 		c.entries = append(c.entries, entries[i])
 	}
 	if only == "" {
-		c.entries = entries
+		c.entries = slices.DeleteFunc(slices.Clone(entries), func(e contest.Entry) bool { return c.Workers > 0 && !e.Workers })
+	}
+	if i := slices.IndexFunc(c.entries, func(e contest.Entry) bool { return !e.Workers }); i >= 0 && c.Workers > 0 {
+		return fmt.Errorf("--workers is not for %s", c.entries[i].Name)
 	}
 	return nil
 }

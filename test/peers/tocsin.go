@@ -18,6 +18,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/test/peers/contest"
+	"github.com/tocsinhq/tocsin/test/pullers"
 )
 
 const (
@@ -45,6 +46,7 @@ var contested = tocsin.Define[string]("contest.task")
 // fails is one of the call that meets it.
 type tocsinPeer struct {
 	setup   contest.Setup
+	pulls   bool // workers ask; else a Go handler
 	site    *devcluster.Site
 	version string // of the server
 	client  *tocsin.Client
@@ -52,10 +54,15 @@ type tocsinPeer struct {
 	biz     atomic.Uint64 // the last biz_id
 
 	node    *devcluster.Fleet // one node; nil before the first Start
+	crew    *pullers.Crew     // its workers; nil before, and without pulls
 	started time.Time
 }
 
 func openTocsin(ctx context.Context, setup contest.Setup) (contest.System, error) {
+	return startTocsin(ctx, setup, false)
+}
+
+func startTocsin(ctx context.Context, setup contest.Setup, pulls bool) (contest.System, error) {
 	server := devserver.MariaDBConfig{Durable: true}
 	server.Memory, server.RedoLog = devcluster.Memory(setup.Layout, setup.Tasks)
 	site, err := devcluster.StartSite(ctx, devcluster.SiteOptions{
@@ -65,7 +72,7 @@ func openTocsin(ctx context.Context, setup contest.Setup) (contest.System, error
 	if err != nil {
 		return nil, err
 	}
-	p := &tocsinPeer{setup: setup, site: site}
+	p := &tocsinPeer{setup: setup, pulls: pulls, site: site}
 	if err = p.makeTables(ctx); err == nil {
 		err = p.connect(ctx)
 	}
@@ -79,9 +86,11 @@ func (p *tocsinPeer) makeTables(ctx context.Context) error {
 	if _, err := ddl.Apply(ctx, p.site.Config, ddl.Options{Cluster: p.site.Config.Cluster}); err != nil {
 		return err
 	}
-	_, err := biztype.Apply(ctx, p.site.Config, []biztype.Policy{{
-		Name: contested.Name(), Number: 1, Group: tocsinGroup, Timeout: biztype.Duration(tocsinTimeout),
-	}})
+	policy := biztype.Policy{Name: contested.Name(), Number: 1, Group: tocsinGroup, Timeout: biztype.Duration(tocsinTimeout)}
+	if p.pulls {
+		policy.Timeout, policy.Pull = 0, &biztype.Pull{}
+	}
+	_, err := biztype.Apply(ctx, p.site.Config, []biztype.Policy{policy})
 	return err
 }
 
@@ -117,11 +126,14 @@ func (p *tocsinPeer) Start(ctx context.Context) error {
 		return err
 	}
 	var handlers node.Handlers
-	node.Handle(&handlers, contested, func(_ context.Context, t *tocsin.Task[string]) error {
-		p.setup.Deliver(t.Payload)
-		return nil
-	})
-	n, err := node.New(node.Config{Tables: p.site.Config, Etcd: p.site.EtcdConfig(), Group: tocsinGroup, Name: "contest"}, &handlers)
+	if !p.pulls {
+		node.Handle(&handlers, contested, func(_ context.Context, t *tocsin.Task[string]) error {
+			p.setup.Deliver(t.Payload)
+			return nil
+		})
+	}
+	cfg := node.Config{Tables: p.site.Config, Etcd: p.site.EtcdConfig(), Group: tocsinGroup, Name: "contest"}
+	n, err := node.New(cfg, &handlers)
 	if err != nil {
 		return err
 	}
@@ -131,6 +143,9 @@ func (p *tocsinPeer) Start(ctx context.Context) error {
 	defer cancel()
 	if err := p.node.Await(ctx, nodeLook, func() bool { return p.node.Balanced(p.setup.Layout.Total()) }); err != nil {
 		return fmt.Errorf("wait for the node to own the tables: %w", err)
+	}
+	if p.pulls {
+		return p.pull(cfg, n)
 	}
 	return nil
 }
@@ -150,7 +165,10 @@ func (p *tocsinPeer) Warm(ctx context.Context) error {
 }
 
 // Quiet reports whether the node has stored every outcome that it knows of.
-func (p *tocsinPeer) Quiet(context.Context) (bool, error) {
+func (p *tocsinPeer) Quiet(ctx context.Context) (bool, error) {
+	if p.pulls {
+		return p.pulledQuiet(ctx)
+	}
 	return p.node.Settled(), p.node.Err()
 }
 
@@ -162,12 +180,17 @@ func (p *tocsinPeer) Settled(ctx context.Context) (int, error) {
 
 // Facts says what was measured.
 func (p *tocsinPeer) Facts() contest.Facts {
-	return contest.Facts{
+	f := contest.Facts{
 		Version:    "this tree, " + p.version,
 		Durability: "MariaDB's log is flushed at every commit (innodb_flush_log_at_trx_commit=1), no binary log",
 		Tuning:     "as it comes, one node, " + strconv.Itoa(tocsinConns) + " connections; buffer pool and log hold the run",
 		Settled:    "the node has no row in delivery or waiting to be settled; then rows with status done are counted in the tables",
 	}
+	if p.pulls {
+		f.Tuning += fmt.Sprintf("; %d workers over HTTP, which settle a task with the request for the next", len(p.crew.Workers))
+		f.Settled = "as many rows with status done are counted in the tables as workers got tasks"
+	}
+	return f
 }
 
 // Close ends node, clients and servers.

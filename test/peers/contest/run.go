@@ -11,13 +11,14 @@ import (
 
 // Options say how much work there is.
 type Options struct {
-	Tasks  int           // of insert and of drain, each at least 1
-	Rates  []float64     // of lateness, tasks a second; none: lateness is not measured
-	Adding time.Duration // how long tasks are added at a rate
-	Rounds int           // at least 1
-	Warm   bool          // false measures a Warmer as it is
-	Strict bool          // see Setup
-	Layout tocsin.Layout // of Tocsin's tables
+	Tasks   int           // of insert and of drain, each at least 1
+	Rates   []float64     // of lateness, tasks a second; none: lateness is not measured
+	Adding  time.Duration // how long tasks are added at a rate
+	Rounds  int           // at least 1
+	Warm    bool          // false measures a Warmer as it is
+	Strict  bool          // see Setup
+	Workers int           // see Setup
+	Layout  tocsin.Layout // of Tocsin's tables
 
 	Progress func(round int, system, text string) // called by one goroutine; nil: nobody looks
 }
@@ -28,6 +29,8 @@ const (
 	maxRate   = 100_000
 	maxAdding = 10 * time.Minute
 	maxRounds = 100
+
+	maxWorkers = 1000
 )
 
 // Validate reports the first thing that cannot be measured.
@@ -37,6 +40,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%d tasks: want 1 to %d", o.Tasks, maxTasks)
 	case o.Rounds < 1 || o.Rounds > maxRounds:
 		return fmt.Errorf("%d rounds: want 1 to %d", o.Rounds, maxRounds)
+	case o.Workers < 0 || o.Workers > maxWorkers:
+		return fmt.Errorf("%d workers: want 1 to %d", o.Workers, maxWorkers)
 	case o.Adding <= 0 || o.Adding > maxAdding:
 		return fmt.Errorf("adding %s: want more than 0s and at most %s", o.Adding, maxAdding)
 	}
@@ -93,7 +98,7 @@ func takeTurn(ctx context.Context, e Entry, opts Options) (f Facts, done Turn, e
 	t := &turn{entry: e, opts: opts}
 	t.system, err = e.Open(ctx, Setup{
 		Deliver: func(body string) { t.deal.Load().deliver(body) },
-		Layout:  opts.Layout, Tasks: rows, Strict: opts.Strict,
+		Layout:  opts.Layout, Tasks: rows, Strict: opts.Strict, Workers: opts.Workers,
 	})
 	if err != nil {
 		return f, done, fmt.Errorf("%s: %w", e.Name, err)

@@ -52,6 +52,7 @@ type Entry struct {
 	Open      func(context.Context, Setup) (System, error) // with fresh servers; a server that is not installed is one line that says so
 	Batch     int                                          // tasks of an Insert; 0: 1,000
 	Inserters int                                          // goroutines that insert; 0: 8
+	Workers   bool                                         // it heeds Setup.Workers
 }
 
 // Setup is what a system has to know before it starts its servers.
@@ -59,6 +60,7 @@ type Setup struct {
 	Deliver func(body string) // takes every delivery; safe for concurrent use
 	Layout  tocsin.Layout     // of Tocsin's tables
 	Tasks   int               // rows that will be stored, about: sizes memory
+	Workers int               // each delivers one task at a time; 0: as suits the system best
 	Strict  bool              // every write reaches the disk before it is answered, also where the system's default is less
 }
 
