@@ -1,7 +1,10 @@
 package node_test
 
 import (
+	"context"
 	"errors"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -255,4 +258,48 @@ func TestAWorkerThatDoesNotWaitGetsTasks(t *testing.T) {
 		})
 		t.Logf("after %d looks", looks)
 	}, fetchPolicy())
+}
+
+// A server hangs: the leases of others are settled, and its own may be asked for again.
+func TestAServerThatHangsFailsItsOwnLeasesAlone(t *testing.T) {
+	t.Parallel()
+	m := startServer(t)
+	p := unmade(t, 2)
+	p.ownership = node.ByRows
+	p.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: p.cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: m.DSN(), Databases: []int{1}}}
+	policy := fetchPolicy()
+	policy.Pull.Lease = biztype.Duration(time.Minute)
+	p = p.made(t, closePolicy(), policy)
+	n, _ := run(t, p.config("orders"), closing(closes))
+	next := uint64(1)
+	for _, bizID := range p.oneInEach(&next) {
+		add(t, p, fetch.New(bizID, order{bizID}, tocsin.In(0)))
+	}
+	var all []pull.Settling
+	away := map[int]bool{} // places of leases of db2
+	for len(all) < p.cfg.Layout.Total() {
+		for _, task := range reserve(t, n, pull.MaxTasks) {
+			away[len(all)] = p.client.ServerOf(task.BizID) == "db2"
+			all = append(all, pull.Settling{Lease: task.Lease})
+		}
+	}
+	_ = m.Signal(syscall.SIGSTOP)
+	defer func() { _ = m.Signal(syscall.SIGCONT) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	began := time.Now()
+	became, err := n.Pull().Settle(ctx, all, nil)
+	if err != nil || time.Since(began) > 30*time.Second {
+		t.Fatal(err, time.Since(began))
+	}
+	for i, b := range became {
+		if (b.Err != nil) != away[i] || !away[i] && b.Result != pull.Done {
+			t.Errorf("lease %d, away: %t: %+v", i, away[i], b)
+		}
+	}
+	_ = m.Signal(syscall.SIGCONT)
+	until(t, "the others are settled", func() bool {
+		became, err := n.Pull().Settle(t.Context(), all, nil)
+		return err == nil && !slices.ContainsFunc(became, func(b pull.Became) bool { return b.Result != pull.Done && b.Result != pull.Already })
+	})
 }
