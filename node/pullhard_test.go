@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -302,4 +303,90 @@ func TestAServerThatHangsFailsItsOwnLeasesAlone(t *testing.T) {
 		became, err := n.Pull().Settle(t.Context(), all, nil)
 		return err == nil && !slices.ContainsFunc(became, func(b pull.Became) bool { return b.Result != pull.Done && b.Result != pull.Already })
 	})
+}
+
+// A worker that waits for 25 s gets what becomes due meanwhile, each time.
+func TestNoWorkerWaitsBesideATaskThatIsDue(t *testing.T) {
+	t.Parallel()
+	inEach(t, func(t *testing.T, p place) {
+		n, _ := run(t, p.config("orders"), closing(closes))
+		next := uint64(1)
+		add(t, p, fetch.New(next, order{next}, tocsin.In(0)))
+		settle(t, n, pull.Settling{Lease: reserve(t, n, 1)[0].Lease}, pull.Done)
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer stop()
+		got := make(chan tocsin.JobID, 1000)
+		for i := range 5 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					tasks, err := n.Pull().Reserve(ctx, pull.Request{BizTypes: []string{fetch.Name()}, Max: 1 + i, Wait: pull.MaxWait})
+					if err != nil && ctx.Err() == nil {
+						t.Error(err)
+						return
+					}
+					for _, task := range tasks {
+						_, _ = n.Pull().Settle(ctx, []pull.Settling{{Lease: task.Lease}}, nil)
+						got <- task.JobID
+					}
+				}
+			})
+		}
+		var slowest time.Duration
+		for range 150 {
+			began, wanted := time.Now(), map[tocsin.JobID]bool{}
+			for range 1 + next%7 {
+				next++
+				wanted[add(t, p, fetch.New(next, order{next}, tocsin.In(0)))] = true
+			}
+			for len(wanted) > 0 {
+				delete(wanted, receive(t, got, "a task that is due"))
+			}
+			slowest = max(slowest, time.Since(began))
+		}
+		if t.Logf("the slowest tasks came after %s", slowest); slowest > 20*time.Second {
+			t.Error("a worker has waited beside them")
+		}
+	}, fetchPolicy())
+}
+
+// A worker waits for a biz type that is paused: it gets the task as soon as the type is resumed.
+func TestAWorkerThatWaitsGetsTheTasksOfAResumedType(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy(), fetchPolicy())
+	n, _ := run(t, p.config("orders"), closing(closes))
+	apply := func(paused bool) {
+		policy := fetchPolicy()
+		policy.Paused = paused
+		if _, err := biztype.Apply(t.Context(), p.cfg, []biztype.Policy{closePolicy(), policy}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(t, p, fetch.New(1, order{1}, tocsin.In(0)))
+	settle(t, n, pull.Settling{Lease: reserve(t, n, 1)[0].Lease}, pull.Done)
+	apply(true)
+	until(t, "it is paused", func() bool {
+		id := add(t, p, fetch.New(2, order{2}, tocsin.In(0)))
+		tasks, err := n.Pull().Reserve(t.Context(), pull.Request{BizTypes: []string{fetch.Name()}, Max: 100, Wait: time.Second})
+		for _, task := range tasks {
+			settle(t, n, pull.Settling{Lease: task.Lease}, pull.Done)
+		}
+		info, unread := p.client.Get(t.Context(), id)
+		return err == nil && unread == nil && len(tasks) == 0 && info.Status == tocsin.Pending
+	})
+	answer := make(chan []pull.Task, 1)
+	began := time.Now()
+	go func() {
+		tasks, err := n.Pull().Reserve(context.WithoutCancel(t.Context()), pull.Request{BizTypes: []string{fetch.Name()}, Max: 1, Wait: pull.MaxWait})
+		if err != nil {
+			t.Error(err)
+		}
+		answer <- tasks
+	}()
+	until(t, "it waits", func() bool { return n.Pull().Asked()[fetch.Name()].Waiting == 1 })
+	apply(false)
+	if tasks := receive(t, answer, "its answer"); len(tasks) != 1 {
+		t.Errorf("%d tasks after %s", len(tasks), time.Since(began))
+	}
 }
