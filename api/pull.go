@@ -128,6 +128,9 @@ func (a *API) take(ctx context.Context, c *call, in Reserve) ([]ReservedTask, er
 		wait = time.Duration(*in.WaitMS) * time.Millisecond
 	}
 	tasks, err := a.cfg.Pull.Reserve(ctx, pull.Request{BizTypes: in.BizTypes, Max: int(cmp.Or(in.Max, 1)), Wait: wait})
+	if errors.Is(err, context.Canceled) { // the worker has gone, which is no failure, or the API stops
+		err = nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -249,6 +249,9 @@ func TestAWorkerThatGoesWhileItWaitsTakesNothing(t *testing.T) {
 	if task := s.reserve(1)[0]; string(task.JobID) != id || task.Attempts != 0 {
 		t.Errorf("%+v", task)
 	}
+	if text := s.log.String(); strings.Contains(text, "reserve_tasks") {
+		t.Error(text)
+	}
 }
 
 // broken is an answer that can't be written.

@@ -114,9 +114,9 @@ func (p *parts) run(ctx context.Context) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, failed := errgroup.WithContext(work)
-	defer context.AfterFunc(ctx, p.hub.Close)() // those who wait ask another node
-	defer p.hub.Close()
 	p.openHub()
+	defer p.hub.Close()
+	defer context.AfterFunc(ctx, p.hub.Close)() // those who wait ask another node
 	defer context.AfterFunc(ctx, func() { p.dispatcher.DrainBy(time.Now().Add(p.cfg.DrainTimeout)) })()
 	g.Go(func() error { p.certificates.run(failed); return nil })
 	g.Go(func() error { p.health.Run(failed); return nil })

@@ -1,7 +1,11 @@
 package node_test
 
 import (
+	"context"
 	"errors"
+	"slices"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -255,4 +259,134 @@ func TestAWorkerThatDoesNotWaitGetsTasks(t *testing.T) {
 		})
 		t.Logf("after %d looks", looks)
 	}, fetchPolicy())
+}
+
+// A server hangs: the leases of others are settled, and its own may be asked for again.
+func TestAServerThatHangsFailsItsOwnLeasesAlone(t *testing.T) {
+	t.Parallel()
+	m := startServer(t)
+	p := unmade(t, 2)
+	p.ownership = node.ByRows
+	p.cfg.Servers = []tocsin.Server{{Name: "db1", DSN: p.cfg.Servers[0].DSN, Databases: []int{0}}, {Name: "db2", DSN: m.DSN(), Databases: []int{1}}}
+	policy := fetchPolicy()
+	policy.Pull.Lease = biztype.Duration(time.Minute)
+	p = p.made(t, closePolicy(), policy)
+	n, _ := run(t, p.config("orders"), closing(closes))
+	next := uint64(1)
+	for _, bizID := range p.oneInEach(&next) {
+		add(t, p, fetch.New(bizID, order{bizID}, tocsin.In(0)))
+	}
+	var all []pull.Settling
+	away := map[int]bool{} // places of leases of db2
+	for len(all) < p.cfg.Layout.Total() {
+		for _, task := range reserve(t, n, pull.MaxTasks) {
+			away[len(all)] = p.client.ServerOf(task.BizID) == "db2"
+			all = append(all, pull.Settling{Lease: task.Lease})
+		}
+	}
+	_ = m.Signal(syscall.SIGSTOP)
+	defer func() { _ = m.Signal(syscall.SIGCONT) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	began := time.Now()
+	became, err := n.Pull().Settle(ctx, all, nil)
+	if err != nil || time.Since(began) > 30*time.Second {
+		t.Fatal(err, time.Since(began))
+	}
+	for i, b := range became {
+		if (b.Err != nil) != away[i] || !away[i] && b.Result != pull.Done {
+			t.Errorf("lease %d, away: %t: %+v", i, away[i], b)
+		}
+	}
+	_ = m.Signal(syscall.SIGCONT)
+	until(t, "the others are settled", func() bool {
+		became, err := n.Pull().Settle(t.Context(), all, nil)
+		return err == nil && !slices.ContainsFunc(became, func(b pull.Became) bool { return b.Result != pull.Done && b.Result != pull.Already })
+	})
+}
+
+// A worker that waits for 25 s gets what becomes due meanwhile, each time.
+func TestNoWorkerWaitsBesideATaskThatIsDue(t *testing.T) {
+	t.Parallel()
+	inEach(t, func(t *testing.T, p place) {
+		n, _ := run(t, p.config("orders"), closing(closes))
+		next := uint64(1)
+		add(t, p, fetch.New(next, order{next}, tocsin.In(0)))
+		settle(t, n, pull.Settling{Lease: reserve(t, n, 1)[0].Lease}, pull.Done)
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer stop()
+		got := make(chan tocsin.JobID, 1000)
+		for i := range 5 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					tasks, err := n.Pull().Reserve(ctx, pull.Request{BizTypes: []string{fetch.Name()}, Max: 1 + i, Wait: pull.MaxWait})
+					if err != nil && ctx.Err() == nil {
+						t.Error(err)
+						return
+					}
+					for _, task := range tasks {
+						_, _ = n.Pull().Settle(ctx, []pull.Settling{{Lease: task.Lease}}, nil)
+						got <- task.JobID
+					}
+				}
+			})
+		}
+		var slowest time.Duration
+		for range 150 {
+			began, wanted := time.Now(), map[tocsin.JobID]bool{}
+			for range 1 + next%7 {
+				next++
+				wanted[add(t, p, fetch.New(next, order{next}, tocsin.In(0)))] = true
+			}
+			for len(wanted) > 0 {
+				delete(wanted, receive(t, got, "a task that is due"))
+			}
+			slowest = max(slowest, time.Since(began))
+		}
+		if t.Logf("the slowest tasks came after %s", slowest); slowest > 20*time.Second {
+			t.Error("a worker has waited beside them")
+		}
+	}, fetchPolicy())
+}
+
+// A worker waits for a biz type that is paused: it gets the task as soon as the type is resumed.
+func TestAWorkerThatWaitsGetsTheTasksOfAResumedType(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, closePolicy(), fetchPolicy())
+	n, _ := run(t, p.config("orders"), closing(closes))
+	apply := func(paused bool) {
+		policy := fetchPolicy()
+		policy.Paused = paused
+		if _, err := biztype.Apply(t.Context(), p.cfg, []biztype.Policy{closePolicy(), policy}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(t, p, fetch.New(1, order{1}, tocsin.In(0)))
+	settle(t, n, pull.Settling{Lease: reserve(t, n, 1)[0].Lease}, pull.Done)
+	apply(true)
+	until(t, "it is paused", func() bool {
+		id := add(t, p, fetch.New(2, order{2}, tocsin.In(0)))
+		tasks, err := n.Pull().Reserve(t.Context(), pull.Request{BizTypes: []string{fetch.Name()}, Max: 100, Wait: time.Second})
+		for _, task := range tasks {
+			settle(t, n, pull.Settling{Lease: task.Lease}, pull.Done)
+		}
+		info, unread := p.client.Get(t.Context(), id)
+		return err == nil && unread == nil && len(tasks) == 0 && info.Status == tocsin.Pending
+	})
+	answer := make(chan []pull.Task, 1)
+	began := time.Now()
+	go func() {
+		tasks, err := n.Pull().Reserve(context.WithoutCancel(t.Context()), pull.Request{BizTypes: []string{fetch.Name()}, Max: 1, Wait: pull.MaxWait})
+		if err != nil {
+			t.Error(err)
+		}
+		answer <- tasks
+	}()
+	until(t, "it waits", func() bool { return n.Pull().Asked()[fetch.Name()].Waiting == 1 })
+	apply(false)
+	if tasks := receive(t, answer, "its answer"); len(tasks) != 1 {
+		t.Errorf("%d tasks after %s", len(tasks), time.Since(began))
+	}
 }

@@ -280,7 +280,7 @@ func (b *Backend) settleAll(ctx context.Context, all []Settling, sees func(strin
 
 // Release gives tasks back that did not reach their worker, however its request ended. The lease of what can't be given back runs out.
 func (h *Hub) Release(ctx context.Context, tasks []Task) {
-	if len(tasks) > 0 {
+	if len(tasks) > 0 && tasks[0].from != nil { // else Reserve has not made them
 		tasks[0].from.release(ctx, tasks)
 	}
 }
