@@ -137,11 +137,12 @@ modules: ## print what a program that adds tasks, one with a node, and the comma
 fuzz: ## run each fuzz target for FUZZTIME (1m)
 	@scripts/fuzz.sh $(FUZZTIME)
 
-chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 SERVER=mysql OWNERSHIP=rows OUTBOXES=3 SINK=kafka
+chaos: ## play random faults and check every task: make chaos SEED=7 MINUTES=10 SERVER=mysql OWNERSHIP=rows OUTBOXES=3 SINK=kafka WORKERS=8
 	@scripts/install-deps.sh $(if $(OUTBOXES)$(SINK),test,run)
+	$(if $(WORKERS),@$(MAKE) --no-print-directory build)
 	@mkdir -p bin
 	@go build -o bin/chaosrun ./test/chaos/chaosrun
-	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true) $(if $(OUTBOXES),-outboxes $(OUTBOXES)) $(if $(SINK),-sink $(SINK) -rate 500)
+	@exec bin/chaosrun -seed $(SEED) -minutes $(MINUTES) -etcd=$(if $(filter rows,$(OWNERSHIP)),false,true) $(if $(OUTBOXES),-outboxes $(OUTBOXES)) $(if $(SINK),-sink $(SINK) -rate 500) $(if $(WORKERS),-workers $(WORKERS) -program bin/tocsin -rate 120)
 
 chaos-schedules: ## 2,000 schedules under faults and changes, every fire time checked, and what they cost: make chaos-schedules SEED=7 MINUTES=10 AIMS=200
 	@scripts/install-deps.sh run

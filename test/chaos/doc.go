@@ -20,6 +20,9 @@
 // With Options.Broker, callbacks go to a message broker instead, which nodes reach without
 // a proxy, as brokers tell their own address. A consumer reads its topic into a journal.
 //
+// With Options.Workers, tasks of one biz type are asked for by workers, processes that call the API of nodes of the real program.
+// Each reaches a node's API by the same proxy, which may end connections in the middle of an answer.
+//
 // The runs about the cluster also watch etcd's keys from the first revision on, past
 // every proxy: two owners would be a key put over that of another, and a delivery by
 // who neither owned the table then nor claimed the row is found by its journal.

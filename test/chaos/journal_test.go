@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 func TestRecordReadsBackAsWritten(t *testing.T) {
@@ -22,6 +23,9 @@ func TestRecordReadsBackAsWritten(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "run") {
 			r.ofRun = ofRun{"every-second-7", time.UnixMicro(rapid.Int64Range(-62135596800000000, 4e15).Draw(t, "fire")), rapid.IntRange(0, 1000).Draw(t, "mark")}
+		}
+		if r.Schedule == "" && rapid.Bool().Draw(t, "leased") {
+			r.Lease = store.NewLease(rapid.Int64Range(0, 4e12).Draw(t, "lease"))
 		}
 		r.OK = !r.Begin && rapid.Bool().Draw(t, "ok")
 		got, err := parseRecord(r.line())

@@ -14,6 +14,7 @@ const (
 	handedWithin   = 6 * time.Second // after the end of a lease that ran out, or from when on a task is due
 	notedWithin    = 500 * time.Millisecond
 	parkedFor      = 3 * time.Second // a node may have a lease for a worker that it has not answered yet
+	waitsFrom      = time.Second     // a worker whose request lasts this long found nothing to do
 )
 
 // pulled checks the leases of a task.
@@ -169,7 +170,9 @@ func (v verdict) handedOver(t task, h hold) {
 		}
 		v.report.book(line, h.at.Sub(h.lost))
 	}
-	waits := func(r request) bool { return r.Asks && r.during(until, until) }
+	waits := func(r request) bool {
+		return r.Asks && r.during(until, until) && (r.Back.IsZero() || r.Back.Sub(r.Sent) >= waitsFrom)
+	}
 	switch {
 	case !h.at.After(h.due.Add(handedWithin)):
 	case !h.at.After(until):

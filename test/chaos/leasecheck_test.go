@@ -132,9 +132,15 @@ var leaseForgeries = map[string]struct {
 	"leased before its time": {leased, func(v *evidence, _ *entry) {
 		v.leases[7][0].At = at(990)
 	}, promiseEarly},
-	"first handed over late":                     {leased, handedLate(1000), promiseHanded},
-	"first handed over late since a server died": {leased, func(v *evidence, e *entry) { handedLate(1000)(v, e); v.incidents = []incident{on(KillServer, 1500, 4000)} }, ""},
-	"first handed over late, long after a fault": {leased, func(v *evidence, e *entry) { handedLate(20_000)(v, e); v.incidents = []incident{on(KillServer, 1500, 4000)} }, promiseHanded},
+	"first handed over late": {leased, handedLate(1000), promiseHanded},
+	"first handed over late since a server died": {leased, func(v *evidence, e *entry) {
+		handedLate(1000)(v, e)
+		v.incidents = []incident{on(KillServer, 1500, 4000)}
+	}, ""},
+	"first handed over late, long after a fault": {leased, func(v *evidence, e *entry) {
+		handedLate(20_000)(v, e)
+		v.incidents = []incident{on(KillServer, 1500, 4000)}
+	}, promiseHanded},
 	"first handed over late, as no worker waited": {leased, func(v *evidence, e *entry) {
 		handedLate(1000)(v, e)
 		v.asked[0].Sent = at(7500)

@@ -103,10 +103,9 @@ func (s *Site) do(ctx context.Context, step Step) (undo, error) {
 		return s.harmActive(ctx, step)
 	case KillBroker, FreezeBroker:
 		return s.harmBroker(step.Fault)
-	case KillWorker:
-		return s.harmProcess(ctx, KillNode, s.workers[step.Worker])
-	case FreezeWorker:
-		return s.harmProcess(ctx, FreezeNode, s.workers[step.Worker])
+	case KillWorker, FreezeWorker:
+		as := map[Fault]Fault{KillWorker: KillNode, FreezeWorker: FreezeNode}[step.Fault]
+		return s.harmProcess(ctx, as, s.workers[step.Worker])
 	case CutAnswers:
 		return onLinks([]*link{at.api}, (*link).halve)
 	case MoveWorkers:
