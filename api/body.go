@@ -61,7 +61,7 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, c *call, op opera
 		return problem(http.StatusUnsupportedMediaType, "unsupported_media_type", "send the body as it is, with Content-Type: application/json")
 	}
 	r.Header.Set("Content-Type", "application/json")
-	return checkJSON(read, op.batch)
+	return checkJSON(read, op.batch || op.lists)
 }
 
 // unread is the problem of a body that could not be read.
@@ -80,7 +80,7 @@ func (a *API) unread(err error) *Problem {
 
 // checkJSON returns what is wrong with the form of a body, before anything is made of it. It reads no further than its first
 // fault, and repeats nothing of the body.
-func checkJSON(body []byte, batch bool) *Problem {
+func checkJSON(body []byte, lists bool) *Problem {
 	d := jsontext.NewDecoder(bytes.NewBuffer(body))
 	for tokens := 1; ; tokens++ {
 		token, err := d.ReadToken()
@@ -99,7 +99,7 @@ func checkJSON(body []byte, batch bool) *Problem {
 				return problem(http.StatusBadRequest, "malformed", "the body is not JSON: see byte %d", len(body)-len(rest)+1)
 			}
 			return nil
-		case batch && depth == 2 && token.Kind() == '}':
+		case lists && depth == 2 && token.Kind() == '}':
 			tokens = 0
 		}
 	}

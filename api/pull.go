@@ -32,7 +32,7 @@ func (a *API) pulls() {
 		summary: "Say how tasks ended, and perhaps take the next ones",
 		about: "Any node may be asked. The items do not depend on each other: results has one for each, in their order. complete may be repeated, and counts after the end of a lease too. With " +
 			"reserve the answer waits for tasks once the items are stored.",
-		errors: []int{http.StatusNotFound},
+		errors: []int{http.StatusNotFound}, lists: true,
 	}, a.settle)
 	register(a, operation{
 		id: "list_pull_nodes", method: http.MethodGet, path: "/pull/nodes", tag: "pull", needs: apitoken.Work, connects: true,

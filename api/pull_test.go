@@ -115,6 +115,13 @@ func TestWorkersTakeAndSettleTasksOverHTTP(t *testing.T) {
 	if want := []string{"done", "done", "done", "already", "done", "lost", "lost"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+	many := make([]string, 500)
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"lease":"%d.0.00000000000000000000000000","do":"retry","delay_ms":5,"output":"o","error":"e"}`, i+1)
+	}
+	if got := s.settle(many...); len(got) != len(many) {
+		t.Errorf("%d results of %d", len(got), len(many))
+	}
 	again := s.reserve(1)[0]
 	if again.JobID != tasks[2].JobID || again.Attempts != 0 || again.Lease == c {
 		t.Errorf("%+v", again)

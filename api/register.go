@@ -28,6 +28,7 @@ type operation struct {
 	also     map[int]string // further successes with the same body, and what they mean
 	errors   []int          // beyond those of every operation
 	batch    bool           // the body has many items, each of which the operation checks
+	lists    bool           // the body has many items, which are checked as the rest of it
 	connects bool           // to servers or etcd beside the pools of the API: of one token, few at once
 }
 

@@ -252,7 +252,7 @@ func (f *facts) lane(a *Answer, r *node.Report, l dispatcher.LaneReport) {
 			l.BizType, f.at(l.AwaySince), l.Why, r.Node, f.next(l), waiting(l)) {
 			a.Since = l.AwaySince
 		}
-	case l.State != dispatcher.Open: // paused or lacking: said already
+	case l.State != dispatcher.Open, a.State == StateNoWorker: // paused, lacking or without workers: said already
 	case !l.FullSince.IsZero():
 		if a.set(StateLaneFull, "all %d slots of %s in node %s are in use since %s; %s there", l.Limit, l.BizType, r.Node, f.at(l.FullSince), waiting(l)) {
 			a.Since = l.FullSince

@@ -93,6 +93,26 @@ func TestBenchIdle(t *testing.T) {
 	}
 }
 
+func TestBenchWithWorkersThatAsk(t *testing.T) {
+	t.Parallel()
+	r := benchmark[bench.DrainResult](t, boundKeys, "drain", "--tasks", "400", "--layout", "2x4", "--warm", "0s", "--to", "pull", "--workers", "3", "--max", "10", "--greedy", "50")
+	if r.Delivered != 400 || r.Pulled == nil || r.Pulled.Workers != 3 || r.Pulled.Greedy == nil || r.Pulled.Tasks.Most+r.Pulled.Greedy.Tasks <= 0 {
+		t.Errorf("%d delivered, workers %+v", r.Delivered, r.Pulled)
+	}
+	l := benchmark[bench.LatenessResult](t, latenessKeys, "lateness", "--rate", "150", "--duration", "1s", "--layout", "2x2", "--delay", "1s",
+		"--backlog", "2000", "--nodes", "2", "--to", "pull", "--workers", "4", "--ask-last")
+	if l.Early != 0 || l.P50 <= 0 || l.Elsewhere == nil || l.Elsewhere.Tasks <= 0 || l.Elsewhere.Tasks >= l.Added {
+		t.Errorf("lateness %+v, elsewhere %+v", l, l.Elsewhere)
+	}
+	if b := l.Backlog; b == nil || b.UntilFirst <= 0 || b.TasksPerSecond <= 0 {
+		t.Errorf("backlog %+v", b)
+	}
+	i := benchmark[bench.IdleResult](t, idleKeys, "idle", "--duration", "1s", "--layout", "2x4", "--workers", "20")
+	if w := i.Waiting; w == nil || w.Workers != 20 || w.Statements <= 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
 func TestBenchOnServersOfAConfigLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -120,6 +140,7 @@ func TestBenchRefusesWhatCannotBeMeasured(t *testing.T) {
 		"no tasks to drain":           {[]string{"drain", "--tasks", "0"}, exitUsage, []string{"at least 1 task"}},
 		"no rate":                     {[]string{"lateness", "--rate", "0"}, exitUsage, []string{"a rate"}},
 		"no duration":                 {[]string{"idle", "--duration", "0s"}, exitUsage, []string{"a duration"}},
+		"workers without metrics":     {[]string{"drain", "--to", "pull", "--no-metrics"}, exitUsage, []string{"no metrics"}},
 		"a burst beyond all bounds":   {[]string{"lateness", "--burst", "20000001"}, exitUsage, []string{"20000001 in a burst"}},
 		"a server that is none":       {[]string{"idle", "--server", "oracle"}, exitUsage, []string{`unknown server "oracle"`}},
 		"an argument":                 {[]string{"insert", "much"}, exitUsage, []string{"much"}},

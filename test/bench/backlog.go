@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	backlogBefore = time.Second      // how long a worker takes tasks of the backlog, before the others are added; then nobody asks any more
-	backlogAfter  = 10 * time.Second // the same, when all others are delivered
-	backlogMax    = 100              // tasks that it asks for
+	backlogTakes = 10 * time.Second // of a worker
+	backlogMax   = 100              // tasks that it asks for
 )
 
 // BacklogTaken says what tasks cost that are due and that no worker asks for, and how fast they go when one does. What they cost in
@@ -39,7 +38,7 @@ func (s *site) fillBacklog(ctx context.Context) error {
 	return err
 }
 
-// takeBacklog has one worker take what it can in a while; nil: there is no backlog.
+// takeBacklog has one worker take what it can in a while, one answer at least; nil: there is no backlog.
 func (f *fleet) takeBacklog(ctx context.Context, while time.Duration) (r *BacklogTaken, err error) {
 	if f.site.opts.Backlog == 0 {
 		return nil, nil

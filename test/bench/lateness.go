@@ -118,7 +118,7 @@ func (l *lateness) measure(ctx context.Context) (err error) {
 
 // byNodes has them deliver what is added, and workers take what they ask for.
 func (l *lateness) byNodes(ctx context.Context, nodes *fleet) (err error) {
-	if _, err := nodes.takeBacklog(ctx, backlogBefore); err != nil {
+	if _, err := nodes.takeBacklog(ctx, 0); err != nil { // then nobody asks any more
 		return err
 	}
 	if l.others, err = nodes.notAsked(ctx); err != nil {
@@ -129,7 +129,7 @@ func (l *lateness) byNodes(ctx context.Context, nodes *fleet) (err error) {
 		return err
 	}
 	l.pulled = nodes.pulled()
-	l.backlog, err = nodes.takeBacklog(ctx, backlogAfter)
+	l.backlog, err = nodes.takeBacklog(ctx, backlogTakes)
 	return err
 }
 
