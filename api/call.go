@@ -59,7 +59,7 @@ func (c *call) filter() func(string) bool {
 
 // report logs each write with its outcome, and each failure of the API itself.
 func (a *API) report(r *http.Request, c *call, status int) {
-	if c.cause != nil {
+	if c.cause != nil && r.Context().Err() != context.Canceled { // else its caller is gone, or the node stops
 		level, message := slog.LevelWarn, "an API request failed"
 		switch {
 		case c.code == "":

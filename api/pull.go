@@ -50,7 +50,7 @@ func polls(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1"+pu
 type Reserve struct {
 	BizTypes []string `json:"biz_types" minItems:"1" maxItems:"64" uniqueItems:"true" doc:"Tasks of these; they take turns" example:"[\"order.close\"]"`
 	Max      Int      `json:"max,omitempty" minimum:"1" maximum:"100" default:"1" doc:"Tasks at most; if others wait too, each gets a share of those that are due"`
-	WaitMS   *Int     `json:"wait_ms,omitempty" minimum:"0" maximum:"25000" doc:"How long to wait for the first task; 25000 if it is left out. At least 100 ms, or 5 s if nobody has asked this node for a minute, since it looks for tasks only then"`
+	WaitMS   *Int     `json:"wait_ms,omitempty" minimum:"0" maximum:"25000" doc:"How long to wait for the first task; 25000 if it is left out. At least 100 ms, or 5 s if nobody has asked this node for 10 s, since it looks for tasks only then"`
 	Worker   string   `json:"worker,omitempty" maxLength:"64" doc:"Who asks, for the history" example:"php-7"`
 }
 

@@ -22,7 +22,7 @@ type Duty struct {
 }
 
 // Unasked is why a node lacks a type whose tasks workers ask for. It is the normal state of nodes that none of them asks.
-const Unasked = "no worker has asked this node for its tasks for a minute"
+const Unasked = "no worker has asked this node for its tasks for 10 s"
 
 // Told is what a node publishes about its biz types, besides its Config.Info.
 type Told struct {

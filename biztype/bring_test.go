@@ -156,7 +156,7 @@ func TestAPolicyInCodeIsChecked(t *testing.T) {
 	cfg := cluster(t)
 	apply(t, cfg, closeOrder)
 	for want, p := range map[string]tocsin.Policy{
-		"biz type x: needs a webhook, a sink or pull, or the group":          {},
+		"biz type x: needs a webhook, a sink or pull, or the group":    {},
 		"biz type x: edition -1: use 1 or more":                        {Group: "g", Edition: -1},
 		"biz type x: number 1 is that of order.close":                  {Group: "g", Number: 1},
 		`biz type x: its alarm is to "none", and there is no such biz`: {Group: "g", Alarm: &tocsin.Alarm{To: "none"}},

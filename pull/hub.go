@@ -24,10 +24,10 @@ const (
 const (
 	mostWaiting   = 10_000                 // workers of one node
 	leastWait     = 100 * time.Millisecond // a request waits at least so long, as tasks are looked for only now ...
-	firstWait     = 5 * time.Second        // ... and so long if nobody has asked for a minute: the node has to begin to look
+	firstWait     = 5 * time.Second        // ... and so long if nobody has asked lately: the node has to begin to look
 	parkFor       = 500 * time.Millisecond // how long claimed tasks wait for a worker
 	releaseWithin = 10 * time.Second       // for tasks that did not reach their worker
-	askedFor      = time.Minute            // a biz type that nobody has asked for so long is left to other nodes
+	askedFor      = 10 * time.Second       // a biz type that nobody has asked for so long is left to other nodes
 )
 
 var (
@@ -45,7 +45,7 @@ var (
 type Request struct {
 	BizTypes []string      // each once, at least one
 	Max      int           // tasks, 1 to MaxTasks
-	Wait     time.Duration // for the first of them, 0 to MaxWait; at least 100 ms, or 5 s if nobody has asked this node for a minute
+	Wait     time.Duration // for the first of them, 0 to MaxWait; at least 100 ms, or 5 s if nobody has asked this node for 10 s
 }
 
 // check returns what is wrong with a request.
@@ -122,7 +122,7 @@ func NewHub() *Hub {
 // News has a value when a biz type has become wanted: see Target.
 func (h *Hub) News() <-chan struct{} { return h.news }
 
-// Target returns where the tasks of a biz type go. False: no worker has asked this node for them for a minute.
+// Target returns where the tasks of a biz type go. False: no worker has asked this node for them for 10 s.
 func (h *Hub) Target(p biztype.Policy) (dispatcher.Target, bool) {
 	full := p.WithDefaults()
 	h.mu.Lock()

@@ -154,7 +154,7 @@ func TestTokensAreMadeWithWhatTheConfigKeeps(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--name, --scope, --types are missing: see `tocsin token new --help`": nil,
 		"--scope is missing":                              {"--name", "shop", "--types", "*"},
-		`scope "wirte": use read, write or operate`:       {"--name", "shop", "--scope", "wirte", "--types", "*"},
+		`scope "wirte": use read, work, write or operate`: {"--name", "shop", "--scope", "wirte", "--types", "*"},
 		`--expires "tomorrow": want a time in the future`: {"--name", "shop", "--scope", "read", "--types", "*", "--expires", "tomorrow"},
 		`--expires "2020-01-02T15:04:05Z": want a time`:   {"--name", "shop", "--scope", "read", "--types", "*", "--expires", "2020-01-02T15:04:05Z"},
 	} {

@@ -116,8 +116,8 @@ func bizTypeLanes() []panel {
 		queries: []query{{`sum by (biz_type) (tocsin_dispatcher_lane_queued{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
 	}, {
 		title: "State of the lanes", look: states, unit: count,
-		states:  []state{{"open", green}, {"waiting for its rate", blue}, {"paused", yellow}, {"lacking a handler, secret or workers", red}, {"target away", red}, {"target rests", yellow}},
-		means:   "The worst state of the type on any node. Nodes that no worker asks don't count, unless all are like that.",
+		states: []state{{"open", green}, {"waiting for its rate", blue}, {"paused", yellow}, {"lacking a handler, secret or workers", red}, {"target away", red}, {"target rests", yellow}},
+		means:  "The worst state of the type on any node. Nodes that no worker asks don't count, unless all are like that.",
 		queries: []query{{`max by (biz_type) (tocsin_dispatcher_lane_state{biz_type=~"$biz_type"} unless
   (tocsin_dispatcher_lane_state == 3 and on (cluster, biz_type) tocsin_pull_waiters and on (cluster, biz_type) (tocsin_dispatcher_lane_state != 3)))`, "{{biz_type}}"}},
 	}, {

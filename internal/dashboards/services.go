@@ -109,7 +109,7 @@ func servicesTasks() []panel {
 		queries: []query{{`sum by (biz_type, result) (rate(tocsin_client_tasks_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: {{result}}"}},
 	}, {
 		title: "Tasks done", look: stacked, unit: perSec,
-		means:   "Attempts each second after which the task was done.",
+		means: "Attempts each second after which the task was done.",
 		queries: []query{{`sum by (biz_type) (rate(tocsin_dispatcher_attempts_total{biz_type=~"$biz_type", verb="complete"}[$__rate_interval])
   or rate(tocsin_pull_settled_total{biz_type=~"$biz_type", verb="complete", result="done"}[$__rate_interval]))`, "{{biz_type}}"}},
 	}, {
