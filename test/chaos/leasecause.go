@@ -14,27 +14,22 @@ func (v verdict) lostBy(t task, h hold, sent []settled) string {
 			return cause
 		}
 		for _, s := range sent {
-			if cause := v.nodeFault(s.of, h.end.At, nodeFaults...); s.by == h.by && s.result == "" && cause != "" {
+			if cause := v.nodeFault(s.of); s.by == h.by && s.result == "" && cause != "" {
 				return cause
 			}
 		}
 		for _, r := range v.asked {
-			if cause := v.nodeFault(r, h.end.At, nodeFaults...); r.Worker == t.of[i].Node && r.brings(h) && cause != "" {
+			if cause := v.nodeFault(r); r.Worker == t.of[i].Node && r.brings(h) && cause != "" {
 				return cause
 			}
 		}
 		return v.serverFault(t, h)
 	}
-	for _, r := range v.asked { // which of those that broke had the answer is not known: one that was cut half-way is the likeliest
-		if r.broke() && r.brings(h) && v.nodeFault(r, h.until, CutAnswers) != "" {
-			return string(CutAnswers)
-		}
-	}
 	for _, r := range v.asked {
 		if !r.broke() || !r.brings(h) {
 			continue
 		}
-		if cause := v.nodeFault(r, h.until, nodeFaults...); cause != "" {
+		if cause := v.nodeFault(r); cause != "" {
 			return cause
 		}
 		if cause := v.workerFault(r.Worker, r.Sent, h.until); cause != "" {
@@ -64,16 +59,13 @@ func (v verdict) workerFault(worker string, from, to time.Time) string {
 	return ""
 }
 
-// nodeFaults are those by which answers get lost.
-var nodeFaults = []Fault{CutAnswers, KillNode, FreezeNode, TermNode}
-
-// nodeFault names a fault, one of some, of the node that a request went to, while it was under way; "": there was none.
-func (v verdict) nodeFault(r request, to time.Time, of ...Fault) string {
-	if !r.Back.IsZero() {
-		to = r.Back
-	}
+// nodeFault names a fault of the node that a request went to, while it was under way; "": there was none. A node that is asked to leave answers
+// all who wait, and one that is dead has leased nothing since.
+func (v verdict) nodeFault(r request) string {
+	node := fmt.Sprintf("n%d", r.Node+1)
 	for _, i := range v.incidents {
-		if i.hits(fmt.Sprintf("n%d", r.Node+1), of...) && i.touches(r.Sent, to, 0) {
+		killed := i.hits(node, KillNode) && !i.from.Before(r.Sent) && !i.from.After(r.end())
+		if killed || i.hits(node, CutAnswers, FreezeNode) && i.touches(r.Sent, r.end(), 0) {
 			return string(i.Fault)
 		}
 	}

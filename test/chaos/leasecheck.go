@@ -171,8 +171,8 @@ func (v verdict) handedOver(t task, h hold) {
 		v.report.book(line, h.at.Sub(h.lost))
 	}
 	waits := func(r request) bool {
-		return r.Asks && r.during(until, until) && (r.Back.IsZero() || r.Back.Sub(r.Sent) >= waitsFrom) &&
-			v.workerFault(r.Worker, r.Sent, until) == "" && v.nodeFault(r, until, nodeFaults...) == "" // a frozen worker does not wait, and one at a frozen node is heard later
+		return r.Asks && !r.broke() && r.during(until, until) && r.Back.Sub(r.Sent) >= waitsFrom &&
+			v.workerFault(r.Worker, r.Sent, r.Back) == "" && v.nodeFault(r) == "" // a frozen worker does not wait, and one at a frozen node is heard later
 	}
 	switch {
 	case !h.at.After(h.due.Add(handedWithin)):

@@ -101,13 +101,18 @@ var leaseForgeries = map[string]struct {
 	"a node was killed, which it did not need": {lost, func(v *evidence, _ *entry) { v.incidents = []incident{on(KillNode, 2000, 3000)} }, promiseCause},
 	"its end was not told to a node that was killed": {lost, func(v *evidence, _ *entry) {
 		v.asked = append(v.asked, itSettles(firstLease, endComplete, ""))
-		v.incidents = []incident{on(KillNode, 1010, 3000)}
+		v.incidents = []incident{on(KillNode, 1017, 3000)}
 	}, ""},
 	"never came, for no reason":                   {neverCame, func(*evidence, *entry) {}, promiseCause},
 	"never came, as the answer was cut":           {neverCame, func(v *evidence, _ *entry) { v.incidents = []incident{on(CutAnswers, 900, 1100)} }, ""},
 	"never came, as its node was killed":          {neverCame, func(v *evidence, _ *entry) { v.incidents = []incident{on(KillNode, 900, 1100)} }, ""},
 	"never came, and the answer was cut earlier":  {neverCame, func(v *evidence, _ *entry) { v.incidents = []incident{on(CutAnswers, 300, 400)} }, promiseCause},
 	"never came, and the node was killed earlier": {neverCame, func(v *evidence, _ *entry) { v.incidents = []incident{on(KillNode, 300, 400)} }, promiseCause},
+	"never came, as its node left":                {neverCame, func(v *evidence, _ *entry) { v.incidents = []incident{on(TermNode, 900, 1100)} }, promiseCause},
+	"never came, though a worker that was killed long before had asked a node that was cut off": {neverCame, func(v *evidence, _ *entry) {
+		v.asked = append(v.asked, request{Worker: "w3-1", Path: "reserve", Node: 0, Asks: true, Sent: at(-9000)})
+		v.asked[0].Node, v.incidents = 1, []incident{on(CutAnswers, -8000, -7000)}
+	}, promiseCause},
 	"never came, and another node's answers were cut": {neverCame, func(v *evidence, _ *entry) {
 		v.incidents = []incident{{Step: Step{Fault: CutAnswers, Node: 1}, from: at(900), to: at(1100)}}
 	}, promiseCause},
@@ -144,6 +149,15 @@ var leaseForgeries = map[string]struct {
 	"first handed over late, as no worker waited": {leased, func(v *evidence, e *entry) {
 		handedLate(1000)(v, e)
 		v.asked[0].Sent = at(7500)
+	}, ""},
+	"first handed over late, as the only worker that waits is frozen": {leased, func(v *evidence, e *entry) {
+		handedLate(1000)(v, e)
+		v.incidents = []incident{on(FreezeWorker, 2000, 8000)}
+	}, ""},
+	"first handed over late, as the only worker that waits is dead": {leased, func(v *evidence, e *entry) {
+		handedLate(1000)(v, e)
+		v.asked[0].Sent = at(7500)
+		v.asked = append(v.asked, request{Worker: "w3-1", Path: "reserve", Asks: true, Sent: at(-2000)})
 	}, ""},
 	"handed over late after its lease ran out": {lost, func(v *evidence, _ *entry) {
 		v.incidents = []incident{on(KillWorker, 2000, 9000)}
@@ -224,7 +238,7 @@ func TestRequestsOfAKilledWorker(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].Tasks != 3 || all[0].broke() || !all[1].broke() || len(all[1].left()) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if !all[1].during(at(3_600_000), at(3_600_001)) || all[0].during(at(11), at(12)) {
+	if !all[1].during(at(5000), at(5001)) || all[1].during(at(7100), at(7101)) || all[0].during(at(11), at(12)) {
 		t.Error("when requests were under way")
 	}
 }

@@ -71,9 +71,17 @@ func (r *request) left() (ends []ending) {
 // broke reports whether the request brought no answer.
 func (r request) broke() bool { return r.Back.IsZero() || r.Err != "" }
 
+// end is when the request was over at the latest, whatever became of its worker.
+func (r request) end() time.Time {
+	if r.Back.IsZero() {
+		return r.Sent.Add(pollFor + answerIn)
+	}
+	return r.Back
+}
+
 // during reports whether the request was under way at some time of a span.
 func (r request) during(from, to time.Time) bool {
-	return !r.Sent.After(to) && (r.Back.IsZero() || !r.Back.Before(from))
+	return !r.Sent.After(to) && !r.end().Before(from)
 }
 
 // requestsSuffix ends the names of the files in which workers note requests, as JSON, a line before and a line after each.
