@@ -113,10 +113,19 @@ func (a *API) reserve(ctx context.Context, c *call, in *struct{ Body Reserve }) 
 	return out, err
 }
 
+// hub returns where the workers of the node in this process are.
+func (a *API) hub() (*pull.Hub, error) {
+	if a.cfg.Pull == nil {
+		return nil, problem(http.StatusServiceUnavailable, "unavailable", "no node runs in the process of this API, so it has no tasks for workers: ask the API of a node, such as that of tocsin serve")
+	}
+	return a.cfg.Pull, nil
+}
+
 // take waits for tasks. If the answer can't be written, they go back.
 func (a *API) take(ctx context.Context, c *call, in Reserve) ([]ReservedTask, error) {
-	if a.cfg.Pull == nil {
-		return nil, pull.ErrNotRunning
+	hub, err := a.hub()
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range in.BizTypes {
 		if !c.sees(name) {
@@ -127,7 +136,7 @@ func (a *API) take(ctx context.Context, c *call, in Reserve) ([]ReservedTask, er
 	if in.WaitMS != nil {
 		wait = time.Duration(*in.WaitMS) * time.Millisecond
 	}
-	tasks, err := a.cfg.Pull.Reserve(ctx, pull.Request{BizTypes: in.BizTypes, Max: int(cmp.Or(in.Max, 1)), Wait: wait})
+	tasks, err := hub.Reserve(ctx, pull.Request{BizTypes: in.BizTypes, Max: int(cmp.Or(in.Max, 1)), Wait: wait})
 	if errors.Is(err, context.Canceled) { // the worker has gone, which is no failure, or the API stops
 		err = nil
 	}
@@ -135,7 +144,7 @@ func (a *API) take(ctx context.Context, c *call, in Reserve) ([]ReservedTask, er
 		return nil, err
 	}
 	if len(tasks) > 0 {
-		c.unsent = func() { a.cfg.Pull.Release(ctx, tasks) }
+		c.unsent = func() { hub.Release(ctx, tasks) }
 	}
 	out := make([]ReservedTask, len(tasks))
 	for i, t := range tasks {
@@ -145,19 +154,21 @@ func (a *API) take(ctx context.Context, c *call, in Reserve) ([]ReservedTask, er
 }
 
 func (a *API) extend(ctx context.Context, c *call, in *struct{ Body Extend }) (out Extended, err error) {
-	if a.cfg.Pull == nil {
-		return out, pull.ErrNotRunning
+	hub, err := a.hub()
+	if err != nil {
+		return out, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
-	became, err := a.cfg.Pull.Extend(ctx, in.Body.Leases, c.filter())
+	became, err := hub.Extend(ctx, in.Body.Leases, c.filter())
 	out.Results = resultsOf(c, became, func(i int) string { return in.Body.Leases[i] })
 	return out, err
 }
 
 func (a *API) settle(ctx context.Context, c *call, in *struct{ Body Settle }) (out Settled, err error) {
-	if a.cfg.Pull == nil {
-		return out, pull.ErrNotRunning
+	hub, err := a.hub()
+	if err != nil {
+		return out, err
 	}
 	worker := in.Body.Worker
 	if in.Body.Reserve != nil {
@@ -173,7 +184,7 @@ func (a *API) settle(ctx context.Context, c *call, in *struct{ Body Settle }) (o
 	}
 	within, cancel := context.WithTimeout(ctx, a.cfg.Timeout) // the rest of the time is to wait for tasks
 	defer cancel()
-	became, err := a.cfg.Pull.Settle(within, all, c.filter())
+	became, err := hub.Settle(within, all, c.filter())
 	if err != nil {
 		return out, err
 	}

@@ -134,31 +134,33 @@ type Settlement struct {
 // Config says what to deliver from where to where.
 type Config struct {
 	Store        Store
-	Servers      int                                              // servers, numbered from 0; at least 1
-	ServerOf     func(table int) int                              // the server that holds a table
-	Node         string                                           // id for claimed_by, at most 64 bytes; required
-	QueueCap     int                                              // ids queued over all lanes; 0: 1,000,000
-	PayloadBytes int64                                            // of rows loaded and not yet delivered, over all lanes; one biz type uses at most half of it; at least 1 MiB; 0: 128 MiB
-	SweepGrace   time.Duration                                    // the sweepers' grace time; 0: 60 s
-	LookAhead    time.Duration                                    // the scanner's: a row that is due again within it stays queued or is Refused, a later one is left to the scanner; 0 to 10 s: 10 s
-	DrainTimeout time.Duration                                    // for deliveries in hand when Run's context ends; 0: 30 s
-	Runs         Runs                                             // decides about runs of schedules; nil: they are tasks like others
-	Target       func(biztype.Policy) (Target, bool)              // false: this process can't deliver the type
-	Group        string                                           // of the node: with the owner of a table it is the fence of claim mode
-	LeaseOK      func(owner string) bool                          // false: rows of the tables admitted under that owner are claimed first; nil: always true
-	Peers        func() int                                       // nodes that share a biz type's rate; nil: one
-	Woken        func(server int)                                 // a lane that had no room for entries, or no demand for whole rows, has; nil: nobody asks
-	Refused      func(int, []duequeue.Entry)                      // of a server: they are due again within LookAhead, and find no room until then; nil: nobody asks
-	Exact        bool                                             // held rows start within a fraction of a millisecond, which synctest can't play; false: by Go's timers
-	Leased       func(server int, tables []int, runOut time.Time) // workers have tasks of the tables: the first of these claims can be recovered then; nil: nobody asks
-	ClaimAll     bool                                             // claim every row before it starts, as a sweep must
-	ClaimEach    bool                                             // the same for a node of a group in which nobody owns tables: see duequeue.Access.Guest
-	MayClaim     func(server int) error                           // why nothing may be claimed on a server just now; nil: it always may
-	Settled      func(Settlement)                                 // called when an outcome is stored, concurrently, must be quick; nil: not called
-	Record       func(server int, runs []*store.Run)              // called with the runs of a server's stored outcomes, concurrently, must be quick; it may keep the slice; nil: no history is kept
-	Observe      func(Delivery)                                   // called after each attempt, concurrently, must be quick; nil: not called
-	Logger       *slog.Logger                                     // nil: warnings and errors go to slog.Default()
-	Registerer   prometheus.Registerer                            // nil: unregistered
+	Servers      int                                 // servers, numbered from 0; at least 1
+	ServerOf     func(table int) int                 // the server that holds a table
+	Node         string                              // id for claimed_by, at most 64 bytes; required
+	QueueCap     int                                 // ids queued over all lanes; 0: 1,000,000
+	PayloadBytes int64                               // of rows loaded and not yet delivered, over all lanes; one biz type uses at most half of it; at least 1 MiB; 0: 128 MiB
+	SweepGrace   time.Duration                       // the sweepers' grace time; 0: 60 s
+	LookAhead    time.Duration                       // the scanner's: a row that is due again within it stays queued or is Refused, a later one is left to the scanner; 0 to 10 s: 10 s
+	DrainTimeout time.Duration                       // for deliveries in hand when Run's context ends; 0: 30 s
+	Runs         Runs                                // decides about runs of schedules; nil: they are tasks like others
+	Target       func(biztype.Policy) (Target, bool) // false: this process can't deliver the type
+	Group        string                              // of the node: with the owner of a table it is the fence of claim mode
+	LeaseOK      func(owner string) bool             // false: rows of the tables admitted under that owner are claimed first; nil: always true
+	Peers        func() int                          // nodes that share a biz type's rate; nil: one
+	Woken        func(server int)                    // a lane that had no room for entries, or no demand for whole rows, has; nil: nobody asks
+	Refused      func(int, []duequeue.Entry)         // of a server: they are due again within LookAhead, and find no room until then; nil: nobody asks
+	Exact        bool                                // held rows start within a fraction of a millisecond, which synctest can't play; false: by Go's timers
+	ClaimAll     bool                                // claim every row before it starts, as a sweep must
+	ClaimEach    bool                                // the same for a node of a group in which nobody owns tables: see duequeue.Access.Guest
+	MayClaim     func(server int) error              // why nothing may be claimed on a server just now; nil: it always may
+	Settled      func(Settlement)                    // called when an outcome is stored, concurrently, must be quick; nil: not called
+	Record       func(server int, runs []*store.Run) // called with the runs of a server's stored outcomes, concurrently, must be quick; it may keep the slice; nil: no history is kept
+	Observe      func(Delivery)                      // called after each attempt, concurrently, must be quick; nil: not called
+	Logger       *slog.Logger                        // nil: warnings and errors go to slog.Default()
+	Registerer   prometheus.Registerer               // nil: unregistered
+
+	// Leased is called when workers have tasks of the tables: the first of these claims can be recovered at runOut. nil: not called.
+	Leased func(server int, tables []int, runOut time.Time)
 }
 
 // Validate reports the first thing that is wrong.

@@ -10,8 +10,8 @@ import (
 )
 
 // A pull type has no target that is called: workers ask for its tasks. Its lanes have demand only for what those who wait
-// have asked for (Target.Demand), each row is claimed for the time of a lease, and the delivery is the handing over. From then on the
-// row is the worker's: it is no longer known here, and whoever the worker tells settles it.
+// have asked for (Target.Demand). Each row is claimed for the time of a lease, and a delivery hands the tasks to workers. After that the
+// dispatcher knows the row no more: the worker tells any node how the task ended, and that node settles it.
 
 // ErrLeased is a Sink's error for a task that a worker has. The claim stands until the worker settles it, or it runs out.
 var ErrLeased = errors.New("a worker has the task")
@@ -19,10 +19,8 @@ var ErrLeased = errors.New("a worker has the task")
 // ErrUntaken is a Sink's error for a task that no worker took. No attempt is counted.
 var ErrUntaken = errors.New("no worker took the task")
 
-const (
-	handOver   = 2 * time.Second // of the lease at most, until a worker has the task
-	runsOutLag = 5 * time.Second // after the end of a claim it is recovered
-)
+// handOver is how much of its lease may pass until a worker has the task.
+const handOver = 2 * time.Second
 
 // claimer is who claims rows now.
 func (s *server) claimer(r *rule) string {
@@ -82,7 +80,7 @@ func (s *server) leased(tasks []*task) {
 	if woken {
 		s.d.cfg.Woken(s.index)
 	}
-	s.d.cfg.Leased(s.index, tables, time.Now().Add(time.Duration(first-now)*time.Millisecond+runsOutLag))
+	s.d.cfg.Leased(s.index, tables, time.Now().Add(time.Duration(first-now)*time.Millisecond+store.RecoverAfter))
 }
 
 // Ask has the lanes of a biz type look at their demand, since a worker waits now.

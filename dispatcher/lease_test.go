@@ -89,7 +89,7 @@ func TestNothingIsClaimedBeforeAWorkerWaits(t *testing.T) {
 	})
 }
 
-// The process stands still while workers take tasks: who has them shows only then.
+// The process is stopped while workers take tasks. Only when it goes on it learns which tasks workers have.
 func TestAHandOverThatTakesLongIsNoFailedAttempt(t *testing.T) {
 	inPull(t, 1, nil, func(r *rig, a *asking) {
 		a.takes = 5 * time.Second

@@ -176,7 +176,7 @@ func (w *worker) forget() {
 func (w *worker) expire(now time.Time) {
 	w.mu.Lock()
 	a := w.attempt
-	if a.state != delivering || !now.IsZero() && (now.Before(a.deadline) || a.rule.pulled()) { // who has the tasks is known once it returns
+	if a.state != delivering || !now.IsZero() && (now.Before(a.deadline) || a.rule.pulled()) { // only its return tells which tasks workers have
 		w.mu.Unlock()
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -136,7 +137,7 @@ func (p *parts) strict(ctx context.Context) error {
 	}
 	others, told, err := p.group.Delivered(ctx)
 	nobody := maps.Clone(lacks)
-	maps.DeleteFunc(nobody, func(name, why string) bool { return others[name] || why == errUnasked.Error() }) // workers come later
+	maps.DeleteFunc(nobody, func(name, why string) bool { return others[name] || why == assign.Unasked }) // workers come later
 	switch {
 	case len(nobody) > 0 && err != nil:
 		return fmt.Errorf("strict: read what other nodes deliver: %w", err)

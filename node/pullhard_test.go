@@ -242,7 +242,7 @@ func TestARunWhoseLeaseRanOutIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A program that looks now and then without waiting gets what is due.
+// A worker that asks with a wait of 0 gets tasks that are due.
 func TestAWorkerThatDoesNotWaitGetsTasks(t *testing.T) {
 	t.Parallel()
 	inEach(t, func(t *testing.T, p place) {

@@ -143,7 +143,7 @@ func (r *roster) tell() {
 	r.told = now
 	r.lacking.Reset()
 	for name, why := range now.Lacks {
-		if why != errUnasked.Error() { // that is no fault of a node
+		if why != assign.Unasked { // that is no fault of a node
 			r.lacking.WithLabelValues(name).Set(1)
 		}
 	}
@@ -174,7 +174,7 @@ func (r *roster) say() {
 	for name, why := range r.told.Lacks {
 		switch delivered, known := r.group.Elsewhere(name); {
 		case !known: // the group's keys have not been read yet
-		case why == errUnasked.Error(): // workers decide when they come: a metric and an alert tell
+		case why == assign.Unasked: // workers decide when they come: a metric and an alert tell
 		case delivered:
 			r.limit.Of(r.log, "lacks "+name).Warn("biz type can't be delivered here: other nodes of the group stand in",
 				"biz_type", name, "why", why)

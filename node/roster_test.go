@@ -293,7 +293,7 @@ func TestAPullTypeThatNoWorkerAsksForIsNoFaultOfANode(t *testing.T) {
 	t.Parallel()
 	r, d := newDesk(t, Config{}, new(devtest.Log))
 	r.set(t.Context(), []biztype.Policy{{Name: "label.print", Number: 7, Pull: &biztype.Pull{}}, {Name: "order.open", Number: 3}})
-	if d.lacks("label.print") != errUnasked.Error() || d.lacks("order.open") == "" {
+	if d.lacks("label.print") != assign.Unasked || d.lacks("order.open") == "" {
 		t.Errorf("told %+v", d.last())
 	}
 	if n := testutil.CollectAndCount(r.lacking); n != 1 || testutil.ToFloat64(r.lacking.WithLabelValues("order.open")) != 1 {

@@ -175,7 +175,8 @@ func (w *sweepParts) sick(server int) error {
 	return w.writes.refusal(server)
 }
 
-// mine is, but for what workers ask for, all that goes to callbacks and brokers for a sweeper without handlers, else that of its group.
+// mine reports whether the sweep delivers a biz type: without handlers all with a callback or a sink, else those of its group. Tasks of pull types
+// are left to workers.
 func (w *sweepParts) mine(p biztype.Policy) bool {
 	return p.Pull == nil && (len(w.handlers.targets) == 0 || p.Handled() || w.cfg.only != nil || p.WithDefaults().Group == w.cfg.Group)
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
-// recoverAfter is how long after its end a claim counts as run out.
-const recoverAfter = 5 * time.Second
-
 // explain says where the task is and what it waits for. It is pure: Why reads the facts. A task may wait for several things at
 // once: the state is the first that has to change, and the others follow as sentences. What could not be read is named, and the rest
 // explained as far as it is known.
@@ -134,7 +131,7 @@ func (f *facts) claimed(a *Answer) {
 	}
 	if !t.ActionTime.After(f.Now) {
 		a.set(StateRunOut, "its claim by %s ran out at %s without an outcome: that process has ended, or can't reach the server", by, f.at(t.ActionTime))
-		a.also("%s after its end the claim is taken back, by the owner of the table within a minute or so, or by the next sweep; then the task is due again", span(recoverAfter))
+		a.also("%s after its end the claim is taken back, by the owner of the table within a minute or so, or by the next sweep; then the task is due again", span(store.RecoverAfter))
 		f.ownerless(a)
 		return
 	}
@@ -151,7 +148,7 @@ func (f *facts) leased(a *Answer) {
 		a.set(StateClaimed, "a worker has it until %s: by then it settles or extends its lease", end)
 		return
 	}
-	a.set(StateRunOut, "the lease of its worker ran out at %s: the worker may still settle it, and %s after that time the task is due again, after a failed attempt", end, span(recoverAfter))
+	a.set(StateRunOut, "the lease of its worker ran out at %s: the worker may still settle it, and %s after that time the task is due again, after a failed attempt", end, span(store.RecoverAfter))
 	f.ownerless(a)
 }
 

@@ -3,8 +3,8 @@
 //	worker --Reserve--> Hub <--Deliver-- dispatcher     the rows are claimed for the time of a lease
 //	worker --Settle, Extend--> Hub ----> the row        at any node: the lease is the row's claim in MySQL
 //
-// It is the authority for who gets which task, and for what a lease may do. Those who wait are served first come, first served, each at most its share
-// of what has come. While nobody waits a biz type has no demand: its lanes load and claim nothing.
+// It is the authority for which worker gets which task, and for what a lease may do. Workers are served first come, first served, and each gets at most
+// its share of the tasks that have come. While no worker waits, a biz type has no demand: its lanes load and claim nothing.
 //
 // What happens on failure:
 //

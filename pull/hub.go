@@ -82,7 +82,7 @@ type Hub struct {
 	turn    uint64
 }
 
-// line is one biz type: its workers, and its tasks that wait for one. Its fields are guarded by Hub.mu, but for wants.
+// line is one biz type: the workers that wait, and the tasks that wait for a worker. Hub.mu guards all fields except wants.
 type line struct {
 	hub      *Hub
 	name     string
@@ -211,7 +211,7 @@ func (l *line) Deliver(ctx context.Context, tasks []tocsin.Info) []error {
 	return o.errs
 }
 
-// serve hands an offer to those who wait, to each at most its share. Called under Hub.mu.
+// serve hands the tasks of an offer to the workers that wait, to each at most its share. Called under Hub.mu.
 func (l *line) serve(o *offer) {
 	for len(l.waiters) > 0 && len(o.left) > 0 {
 		share := (len(o.left) + len(l.waiters) - 1) / len(l.waiters)
@@ -219,7 +219,7 @@ func (l *line) serve(o *offer) {
 	}
 }
 
-// give answers a waiter with at most so many tasks of an offer. Called under Hub.mu.
+// give answers a waiter with tasks of an offer, at most most of them. Called under Hub.mu.
 func (l *line) give(o *offer, w *waiter, most int) {
 	n := min(w.max, most, len(o.left))
 	for _, i := range o.left[:n] {
@@ -260,7 +260,7 @@ func (h *Hub) join(r Request) (*waiter, error) {
 		return nil, err
 	}
 	for _, name := range r.BizTypes {
-		if err := b.pulls(name); err != nil { // without mu: whoever has the lock of the policies may ask for a Target
+		if err := b.pulls(name); err != nil { // without mu, as the node asks for a Target while it holds the lock of the policies
 			return nil, err
 		}
 	}
@@ -322,8 +322,8 @@ func (b *Backend) pulls(name string) error {
 	return client.Refuse(tocsin.ErrUnknownBizType, "unknown biz type %q", name)
 }
 
-// Reserve returns tasks for a worker, once there is one, or none at the end of Request.Wait and when the node stops. Tasks that come
-// as ctx ends go back.
+// Reserve waits for tasks and returns them. It returns none when Request.Wait is over, or when the node stops. Tasks that come when ctx
+// has ended are given back.
 func (h *Hub) Reserve(ctx context.Context, r Request) ([]Task, error) {
 	if err := r.check(); err != nil {
 		return nil, err

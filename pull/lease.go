@@ -115,8 +115,8 @@ func (h *Hub) open() (*Backend, error) {
 	return h.backend, nil
 }
 
-// perServer does the leases of each server at once. Leases of biz types that sees does not allow are as lost. A worker may have had a task
-// twice: one lease of it is done after the other.
+// perServer has do work on the leases of each server, all servers at once. Leases of biz types that sees does not allow are lost. If two leases
+// are of one task, the second one waits for the first.
 func (b *Backend) perServer(ctx context.Context, texts []string, sees func(string) bool, do func(context.Context, *batch) error) ([]Became, error) {
 	leases, left := make([]lease, len(texts)), make([]int, len(texts))
 	for i, text := range texts {

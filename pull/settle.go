@@ -23,8 +23,8 @@ type end struct {
 	turn    *schedule.Turn // nil: its end is no matter of a schedule
 }
 
-// ends returns the ends that may be stored, and says what became of the others. A complete is stored as long as the task was not
-// changed: the work is done, whoever has the task by now.
+// ends returns the ends that may be stored, and notes the results of the others. A complete is stored unless the task was changed, even if
+// another worker has the task by now: the work is done.
 func (b *batch) ends(all []Settling) (ends []*end, err error) {
 	now := b.Store.Now(b.server)
 	if now == 0 {
@@ -39,7 +39,7 @@ func (b *batch) ends(all []Settling) (ends []*end, err error) {
 		case complete && e.row.Status == tocsin.Done:
 			b.became[e.at].Result = Already
 			continue
-		case !l.holds(e.row) && (!complete || !b.pulled(e.row.Type)): // whoever made up a lease completes nothing that is called
+		case !l.holds(e.row) && (!complete || !b.pulled(e.row.Type)): // a made-up lease completes no task of a callback, a sink or a handler
 			continue
 		}
 		e.outcome = dispatcher.EndingOf(b.policy(e.row.Type), e.row, e.Answer, now)
@@ -153,7 +153,7 @@ func (b *batch) settled(e *end, fate store.Fate, err error) {
 	}
 }
 
-// after does what follows from ends that are stored: bells for tasks that are due again soon, of which some are known, the history, and alarms.
+// after rings for tasks that are due again soon, beginning with those in again, records the history, and tells of dead tasks.
 func (b *batch) after(ctx context.Context, ends []*end, again []tocsin.JobID) {
 	m, runs := b.metrics, []*store.Run(nil)
 	for _, e := range ends {

@@ -109,8 +109,8 @@ func (g *group) ranOut(now time.Time) bool {
 	return g.failures == 0 && !g.runOut.IsZero() && !now.Before(g.runOut)
 }
 
-// follows reports whether the group is looked at again when the next claim runs out. A guest leaves claims to the owner, but for those
-// of its own that RunOut has told of.
+// follows reports whether the group is looked at again when the next claim runs out. A guest leaves claims to the owner of the tables, except
+// its own, which RunOut has told of.
 func (g *group) follows() bool { return !g.Guest || !g.runOut.IsZero() }
 
 // nextAt is when the group is peeked again.
@@ -121,7 +121,7 @@ func (g *group) nextAt() time.Time {
 	return earlier(g.next, sooner(g.runOut, g.next))
 }
 
-// sooner is the earlier of two times, of which the zero one is none.
+// sooner returns the earlier of two times. A zero time counts as none.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || b.IsZero() {
 		return cmp.Or(a, b)

@@ -36,11 +36,11 @@ import (
 var ErrLost = errors.New("the lease of the task was lost")
 
 const (
-	maxBatch     = 100                   // tasks of a reserve, outcomes of a settle, leases of an extend
-	pollWait     = 25 * time.Second      // of a reserve, in the API
-	nextWait     = 50 * time.Millisecond // of one with outcomes, which other outcomes wait for: a node claims tasks only for those who wait
-	callWithin   = 10 * time.Second      // bounds a call, beside pollWait
-	settleWithin = 5 * time.Second       // after the drain time-out
+	maxBatch     = 100                    // tasks of a reserve, outcomes of a settle, leases of an extend
+	pollWait     = 25 * time.Second       // of a reserve, in the API
+	nextWait     = 100 * time.Millisecond // of one with outcomes, which other outcomes wait for: the least that the API waits
+	callWithin   = 10 * time.Second       // bounds a call, beside pollWait
+	settleWithin = 5 * time.Second        // after the drain time-out
 )
 
 // Config is what a Worker needs.

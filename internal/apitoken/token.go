@@ -27,7 +27,7 @@ import (
 // Scope is what a token may do.
 type Scope string
 
-// The scopes. Each allows what those before it do, but for Work.
+// The scopes. Each allows all that the scopes before it allow, except Work, which allows nothing else.
 const (
 	Read    Scope = "read"    // look up tasks, schedules, runs, biz types, nodes, counts
 	Work    Scope = "work"    // nothing but to take the tasks of pull types, and settle them

@@ -61,6 +61,9 @@ WHERE job_id IN ({ids})
   AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND;`)
 )
 
+// RecoverAfter is how long after its end a claim can be recovered: its claimer may settle late until then. The statements above have it too.
+const RecoverAfter = 5 * time.Second
+
 // MaxCrashes is how many claims of a task may run out before it is buried: it
 // seems to kill its process.
 const MaxCrashes = 5

@@ -11,7 +11,7 @@ import (
 type Pull struct {
 	Workers int  // 0: 1; at most 5000
 	Max     int  // tasks that each asks for; 0: 1
-	Greedy  int  // one more worker asks for so many; 0: none
+	Greedy  int  // tasks that one more worker asks for at once; 0: there is none
 	Last    bool // all ask the last node; else they are spread over the nodes
 }
 
