@@ -52,6 +52,13 @@ func readOnly(f store.Facts) Check {
 	if f.ReadOnly {
 		return bad(Fail, name, "read_only is on: it is a replica, or was demoted", "point this server's dsn at the primary")
 	}
+	if f.Unlogged {
+		return bad(Fail, name, "binlog_format is STATEMENT: the server refuses each write of a transaction at READ COMMITTED", inMyCnf("binlog_format = ROW"))
+	}
+	if f.ReadTransactions {
+		return bad(Warn, name, "takes writes, but its default transaction_read_only is on: Tocsin's own connections turn it off, the transactions of programs that call AddTx fail",
+			"turn transaction_read_only (in MariaDB tx_read_only) off, while the server runs and in my.cnf")
+	}
 	return good(name, "takes writes")
 }
 

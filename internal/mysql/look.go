@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"net"
 	"strings"
@@ -156,18 +155,9 @@ func (h *home) identify(ctx context.Context, conn *sql.Conn, version string) (ma
 
 // takesWrites returns an error if the server of a new connection is read-only.
 func takesWrites(ctx context.Context, conn *seeingConn, addr string) error {
-	rows, err := conn.QueryContext(ctx, readOnlySQL, nil)
+	text, err := oneValue(ctx, conn, readOnlySQL)
 	if err != nil {
 		return err
-	}
-	defer func() { _ = rows.Close() }()
-	mode := make([]driver.Value, 1)
-	if err := rows.Next(mode); err != nil {
-		return err
-	}
-	text := fmt.Sprint(mode[0])
-	if b, ok := mode[0].([]byte); ok {
-		text = string(b)
 	}
 	if IsOn(text) {
 		return fmt.Errorf("%w: %s is read-only", errNoPrimary, addr)
