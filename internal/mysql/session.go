@@ -91,26 +91,28 @@ var harmless = []struct{ because, names string }{
 		optimizer_switch optimizer_use_condition_selectivity preload_buffer_size query_alloc_block_size query_prealloc_size range_alloc_block_size
 		range_optimizer_max_mem_size read_buffer_size read_rnd_buffer_size rowid_merge_buff_size set_operations_buffer_size sort_buffer_size
 		sql_buffer_result thread_pool_priority tmp_disk_table_size tmp_memory_table_size tmp_table_size transaction_alloc_block_size
-		transaction_prealloc_size use_stat_tables internal_tmp_mem_storage_engine windowing_use_high_precision tcp_nodelay`},
+		transaction_prealloc_size use_stat_tables internal_tmp_mem_storage_engine windowing_use_high_precision tcp_nodelay
+		optimizer_scan_setup_cost optimizer_where_cost new_mode`},
 	{"a cache that the server keeps right", "query_cache_strip_comments query_cache_type query_cache_wlock_invalidate"},
 	{"statistics, traces and logs for people", `
 		analyze_max_length analyze_sample_percentage aria_stats_method binlog_annotate_row_events binlog_rows_query_log_events
 		end_markers_in_json explain_format explain_json_format_version histogram_generation_max_mem_size histogram_size histogram_type
 		log_disabled_statements log_queries_not_using_indexes log_slow_admin_statements log_slow_disabled_statements log_slow_filter log_slow_max_warnings
 		log_slow_min_examined_row_limit log_slow_query log_slow_query_time log_slow_rate_limit log_slow_slave_statements log_slow_verbosity log_warnings
-		long_query_time min_examined_row_limit myisam_stats_method optimizer_trace optimizer_trace_features optimizer_trace_limit
+		long_query_time log_slow_always_query_time min_examined_row_limit myisam_stats_method optimizer_trace optimizer_trace_features optimizer_trace_limit
 		optimizer_trace_max_mem_size optimizer_trace_offset profiling profiling_history_size progress_report_time slow_query_log sql_log_off
 		terminology_use_previous`},
 	{"it changes the text of messages and warnings, which decide nothing: errors are told by their numbers", `
 		lc_messages max_error_count note_verbosity sql_notes sql_warnings`},
 	{"only for statements, functions and kinds of objects that Tocsin does not use: LOAD DATA, SELECT INTO, LOCK TABLES, REPAIR, ANALYZE, HANDLER, " +
-		"recursion, views, triggers, routines, geometry, full text, XA, names of days, WEEK, RAND, AES_ENCRYPT, SHOW CREATE, accounts with passwords", `
+		"recursion, vectors, views, triggers, routines, geometry, full text, XA, names of days, WEEK, RAND, AES_ENCRYPT, SHOW CREATE, accounts with passwords", `
 		aria_repair_threads aria_sort_buffer_size block_encryption_mode character_set_filesystem cte_max_recursion_depth default_regex_flags
 		default_week_format enable_cascade_triggers generated_random_password_length innodb_ft_enable_stopword innodb_ft_user_stopword_table
 		innodb_table_locks lc_time_names low_priority_updates max_points_in_geometry max_recursive_iterations max_sp_recursion_depth
 		myisam_repair_threads myisam_sort_buffer_size old_passwords print_identified_with_as_hex rand_seed1 rand_seed2 select_into_buffer_size
 		select_into_disk_sync select_into_disk_sync_delay show_create_table_skip_secondary_engine show_create_table_verbosity sql_quote_show_create
-		standard_compliant_cte updatable_views_with_limit xa_detach_on_prepare restrict_fk_on_non_standard_key default_tmp_storage_engine`},
+		standard_compliant_cte updatable_views_with_limit xa_detach_on_prepare restrict_fk_on_non_standard_key default_tmp_storage_engine
+		mhnsw_default_distance mhnsw_default_m mhnsw_ef_search`},
 	{"only for other storage engines and kinds of tables than Tocsin's: MyISAM, Aria, NDB, secondary and external engines, tables with " +
 		"versions, compressed columns", `
 		binlog_direct_non_transactional_updates column_compression_threshold column_compression_zlib_level
@@ -120,17 +122,17 @@ var harmless = []struct{ because, names string }{
 		system_versioning_asof system_versioning_insert_history transaction_allow_batching use_secondary_engine`},
 	{"it is about tables that are made or altered: the statements name engine, character set, primary key, defaults and algorithm, and " +
 		"fail or are checked by verify", `
-		alter_algorithm character_set_database character_set_server collation_database collation_server default_collation_for_utf8mb4
+		alter_algorithm character_set_collations character_set_database character_set_server collation_database collation_server default_collation_for_utf8mb4
 		default_storage_engine default_table_encryption enforce_storage_engine explicit_defaults_for_timestamp innodb_compression_default
 		innodb_ddl_buffer_size innodb_ddl_threads innodb_default_encryption_key_id innodb_parallel_read_threads innodb_strict_mode innodb_tmpdir
 		old_alter_table show_gipk_in_create_table_and_information_schema sql_generate_invisible_primary_key sql_require_primary_key storage_engine`},
 	{"at READ COMMITTED it has no effect", "innodb_snapshot_isolation"},
 	{"a limit that ends a statement or the session with an error: what was not committed is rolled back, and the error says so", `
 		connection_memory_chunk_size connection_memory_limit global_connection_memory_tracking idle_readonly_transaction_timeout idle_transaction_timeout
-		idle_write_transaction_timeout interactive_timeout max_allowed_packet max_join_size max_session_mem_used max_user_connections
+		idle_write_transaction_timeout interactive_timeout max_allowed_packet max_join_size max_session_mem_used max_tmp_session_space_usage max_user_connections
 		net_buffer_length net_read_timeout net_retry_count net_write_timeout parser_max_mem_size require_row_format wait_timeout`},
 	{"the driver does not ask for what it sends", `
-		resultset_metadata session_track_gtids session_track_schema session_track_state_change session_track_system_variables
+		redirect_url resultset_metadata session_track_gtids session_track_schema session_track_state_change session_track_system_variables
 		session_track_transaction_info`},
 	{"numbers with gaps, as there are after each rollback", "auto_increment_increment auto_increment_offset"},
 	{"the form of the binary log: it has the same rows; a server that refuses writes at STATEMENT says so, and doctor does", `
