@@ -55,7 +55,8 @@ func (s *served) pending(key string) []api.Task {
 func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	first := s.do(post("/schedules", hourly("report.daily", `, "app": "billing", "zone": "Europe/Berlin", "jitter": "90s", "payload": "p", "headers": {"tenant": "x"}, "start": "2031-01-02T03:04:05+01:00"`)))
+	daily := post("/schedules", hourly("report.daily", `, "app": "billing", "zone": "Europe/Berlin", "jitter": "90s", "payload": "p", "headers": {"tenant": "x"}, "start": "2031-01-02T03:04:05+01:00"`))
+	first := s.do(daily)
 	if first.status != http.StatusCreated || first.header.Get("Location") != "/v1/schedules/report.daily" || !regexp.MustCompile(`^"\d+\.1"$`).MatchString(first.header.Get("ETag")) {
 		t.Fatalf("%d %v %s", first.status, first.header, first.text)
 	}
@@ -68,6 +69,9 @@ func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 	if d := made.Definition; d.Jitter != "1m30s" || d.StartWithin != "10m0s" || d.Key != "report.daily" || d.Missed != "once" || d.MissedMost != 100 || d.Overlap != "allow" ||
 		d.Start.Format(time.RFC3339) != "2031-01-02T02:04:05Z" || d.Headers["tenant"] != "x" || made.State != "active" || made.Revision != 1 {
 		t.Errorf("%+v", made)
+	}
+	if same := s.do(daily); same.status != http.StatusOK || same.text != first.text || same.header.Get("ETag") != first.header.Get("ETag") {
+		t.Errorf("%d %s", same.status, same.text)
 	}
 	if again := s.do(post("/schedules", hourly("report.daily", ""))); again.status != http.StatusConflict || again.Code != "exists" {
 		t.Errorf("%d %s", again.status, again.text)
