@@ -145,58 +145,6 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 	}
 }
 
-// Create stores a new schedule, active, and makes its first runs. If a schedule has the name and the same definition, Create
-// changes nothing and returns that schedule, in whatever state it is; so many processes may create one schedule when they start.
-// If its definition differs, the error is ErrExists. One that has no fire time left, as its end is past, is ErrInvalid.
-func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) {
-	made, _, err := s.CreateOnce(ctx, d)
-	return made, err
-}
-
-// CreateOnce is Create, and reports whether the schedule was there before.
-func (s *Schedules) CreateOnce(ctx context.Context, d Definition) (made Schedule, existing bool, err error) {
-	made, err = through(ctx, s, "create", d.Name, d.BizType, func(ctx context.Context) (made Schedule, err error) {
-		made, existing, err = s.createOnce(ctx, d)
-		return made, err
-	})
-	return made, existing, err
-}
-
-func (s *Schedules) createOnce(ctx context.Context, d Definition) (made Schedule, existing bool, err error) {
-	if err := d.Validate(); err != nil {
-		return Schedule{}, false, err
-	}
-	types, err := s.types(ctx)
-	if err != nil {
-		return Schedule{}, false, err
-	}
-	for range insertTries {
-		found, err := s.named(ctx, types, d.Name)
-		there := found[d.Name]
-		switch {
-		case errors.Is(err, ErrAmbiguous), there != nil && len(differences(there.Definition, d)) > 0: // two, if others are being created at this moment
-			return Schedule{}, false, exists(d.Name)
-		case err != nil:
-			return Schedule{}, false, err
-		case there != nil:
-			return there.Schedule, true, nil
-		}
-		r, err := s.create(ctx, place{types: types}, d)
-		if errors.Is(err, ErrExists) { // created since it was looked for, perhaps by a process that runs the same code
-			continue
-		}
-		if err != nil {
-			return Schedule{}, false, err
-		}
-		all := []Applied{{Name: d.Name, Verdict: Created, ID: r.ID}}
-		if s.alone(ctx, types, all); all[0].Err != nil {
-			return Schedule{}, false, all[0].Err
-		}
-		return r.Schedule, false, nil
-	}
-	return Schedule{}, false, exists(d.Name)
-}
-
 // Update is Apply of one schedule that exists. If revision is not 0, the schedule must have it, or the error is ErrRevision.
 func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (Applied, error) {
 	return through(ctx, s, "update", d.Name, d.BizType, func(ctx context.Context) (Applied, error) {
@@ -243,8 +191,6 @@ func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRu
 	})
 	return after, changes, err
 }
-
-func exists(name string) error { return client.Refuse(ErrExists, "there is a schedule %q", name) }
 
 // bring is applyOne of any revision. If somebody else creates the schedule since it was looked for, it is looked for again.
 func (s *Schedules) bring(ctx context.Context, p place, d Definition, found *row, dryRun bool, again func() (*row, error)) Applied {

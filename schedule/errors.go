@@ -25,6 +25,8 @@ func invalid(of, format string, args ...any) error {
 // missing says that there is no schedule of a name.
 func missing(name string) error { return client.Refuse(ErrNotFound, "no schedule %q", name) }
 
+func exists(name string) error { return client.Refuse(ErrExists, "there is a schedule %q", name) }
+
 // label shows a name, which may be missing or not valid.
 func label(of string) string {
 	if of == "" {
