@@ -132,38 +132,7 @@ func TestColoursAndBarsGoToATerminalAlone(t *testing.T) {
 		{[]string{"TERM="}, false, false},
 	} {
 		run := func(toTerminal func(*exec.Cmd, *os.File), args ...string) (drawn, file string) {
-			t.Helper()
-			person, program := terminal(t, 80, 24)
-			dir := s.dir
-			if args[0] == "ddl" {
-				dir = bareSite(t).dir // only tables that are created make a bar
-			}
-			cmd := command(t.Context(), dir, args...)
-			cmd.Env = append(cmd.Env, c.env...)
-			shown, written := &output{}, &output{}
-			cmd.Stdout, cmd.Stderr = written, written
-			toTerminal(cmd, program)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				for buf := make([]byte, 4096); !strings.Contains(shown.String(), "END OF IT"); {
-					n, err := person.Read(buf)
-					if _, _ = shown.Write(buf[:n]); err != nil {
-						return
-					}
-				}
-			}()
-			if args[0] == "serve" {
-				s.waitFor("it logs", func() bool { return strings.Contains(shown.String()+written.String(), "INF") })
-				_ = cmd.Process.Signal(syscall.SIGTERM)
-			}
-			_ = cmd.Wait()
-			fmt.Fprint(program, "END OF IT")
-			<-ended
-			return shown.String(), written.String()
+			return s.drawn(c.env, toTerminal, args...)
 		}
 		toErr := func(cmd *exec.Cmd, f *os.File) { cmd.Stderr = f }
 		toOut := func(cmd *exec.Cmd, f *os.File) { cmd.Stdout = f }
@@ -186,4 +155,41 @@ func TestColoursAndBarsGoToATerminalAlone(t *testing.T) {
 			t.Errorf("%q: top: %q, %q", c.env, drawn, file)
 		}
 	}
+}
+
+// drawn calls a command one of whose outputs is a terminal, and returns what that terminal and the other output got.
+func (s *site) drawn(env []string, toTerminal func(*exec.Cmd, *os.File), args ...string) (drawn, file string) {
+	s.t.Helper()
+	person, program := terminal(s.t, 80, 24)
+	dir := s.dir
+	if args[0] == "ddl" {
+		dir = bareSite(s.t).dir // only tables that are created make a bar
+	}
+	cmd := command(s.t.Context(), dir, args...)
+	cmd.Env = append(cmd.Env, env...)
+	shown, written := &output{}, &output{}
+	cmd.Stdout, cmd.Stderr = written, written
+	toTerminal(cmd, program)
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	const end = "END OF IT"
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for buf := make([]byte, 4096); !strings.Contains(shown.String(), end); {
+			n, err := person.Read(buf)
+			if _, _ = shown.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	if args[0] == "serve" {
+		s.waitFor("it logs", func() bool { return strings.Contains(shown.String()+written.String(), "INF") })
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+	}
+	_ = cmd.Wait()
+	fmt.Fprint(program, end)
+	<-ended
+	return shown.String(), written.String()
 }
