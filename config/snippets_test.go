@@ -65,7 +65,7 @@ func piece(text, path string) error {
 	text = regexp.MustCompile(`(?m)^ +tls: \{ca:.*\n`).ReplaceAllString(text, "") // its files are not here
 	for key, rest := range map[string]string{
 		"cluster": "cluster: c\n",
-		"layout": "layout: {databases: 1, tables: 1}\n", "servers": "servers:\n  - dsn: root@tcp(h:1)/\n", "node": someTokens, "etcd": "etcd: {endpoints: [\"h:2379\"]}\n",
+		"layout":  "layout: {databases: 1, tables: 1}\n", "servers": "servers:\n  - dsn: root@tcp(h:1)/\n", "node": someTokens, "etcd": "etcd: {endpoints: [\"h:2379\"]}\n",
 	} {
 		if !regexp.MustCompile(`(?m)^` + key + `:`).MatchString(text) {
 			text = rest + strings.TrimPrefix(text, "\n")
