@@ -23,10 +23,10 @@ const (
 // was seen at its addresses, nil if it has only one. Nothing is said of rights if nothing tells of a second server.
 func standby(f store.Facts, seen []mysql.Sighting) []Check {
 	var checks []Check
-	if !f.ReadOnly {
+	if f.ReadOnly == "" {
 		checks = append(checks, replicas(f, seen))
 	}
-	if f.ReadOnly || f.Replicas > 0 || f.Followed || len(seen) > 1 {
+	if f.ReadOnly != "" || f.Replicas > 0 || f.Followed || len(seen) > 1 {
 		checks = append(checks, exempt(f))
 	}
 	return checks
