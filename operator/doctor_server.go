@@ -68,7 +68,7 @@ var readOnlyRoles = map[string]readOnlyRole{
 	"read_only":             {"it is a replica, or was demoted", "point this server's dsn at the primary"},
 	"innodb_read_only":      {"it is a reader, of a cluster like Aurora's, or was started to be read only", "point this server's dsn at the primary, the writer"},
 	"innodb_force_recovery": {"InnoDB was started to recover data", "restart the server without innodb_force_recovery once its data are saved, or point this server's dsn at the primary"},
-	"offline_mode":          {"it admits administrators only", "run SET GLOBAL offline_mode = OFF there once its maintenance is over"},
+	"offline_mode":          {"it admits administrators only", "turn offline_mode off there when its maintenance is over"},
 }
 
 func proxied(f store.Facts) Check {

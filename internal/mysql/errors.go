@@ -127,10 +127,12 @@ func saidBy(err error) *driverlib.MySQLError {
 	return nil
 }
 
-// is reports whether a server sent the error of this number.
-func is(err error, number uint16) bool {
-	server := saidBy(err)
-	return server != nil && server.Number == number
+// Number returns the number of the error that a server sent; 0: it sent none.
+func Number(err error) uint16 {
+	if server := saidBy(err); server != nil {
+		return server.Number
+	}
+	return 0
 }
 
 // RowRefused reports whether the server has refused a row for what it holds.
@@ -140,13 +142,13 @@ func RowRefused(err error) bool {
 }
 
 // NullRefused reports whether the server has refused a row as a column that needs a value got NULL.
-func NullRefused(err error) bool { return is(err, 1048) }
+func NullRefused(err error) bool { return Number(err) == 1048 }
 
 // ColumnMissing reports whether a statement names a column that the table does not have: it is older.
-func ColumnMissing(err error) bool { return is(err, 1054) }
+func ColumnMissing(err error) bool { return Number(err) == 1054 }
 
 // SchemaReadOnly reports whether the server has refused a write as its database is read-only (ALTER SCHEMA ... READ ONLY = 1).
-func SchemaReadOnly(err error) bool { return is(err, schemaLocked) }
+func SchemaReadOnly(err error) bool { return Number(err) == schemaLocked }
 
 // Unanswered reports whether err rules out any other answer of the server: it fails as a whole, or the caller's context has ended.
 func Unanswered(err error) bool {
