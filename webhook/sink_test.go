@@ -19,7 +19,15 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withNames{m}) }
+
+// withNames runs tests beside a server of names.
+type withNames struct{ *testing.M }
+
+func (w withNames) Run() int {
+	defer names()()
+	return w.M.Run()
+}
 
 var loopback = []string{"127.0.0.0/8", "::1/128"}
 

@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"assign":                      {".", "internal/store", "internal/loop", "internal/name", "internal/client"},
 	"scanner":                     {".", "internal/duequeue", "internal/store", "internal/loop"},
 	"dispatcher":                  {".", "biztype", "internal/duequeue", "schedule", "internal/store", "internal/loop", "internal/mysql", "internal/client", "internal/ids"},
-	"webhook":                     {"."},
+	"webhook":                     {".", "internal/client"},
 	"worker":                      {".", "internal/client", "internal/loop"},
 	"sink":                        {".", "webhook"},
 	"sink/sinktest":               {".", "sink", "internal/client"},
