@@ -151,7 +151,7 @@ func TestAReceiverMayCloseIdleConnections(t *testing.T) {
 			receiver.Config.IdleTimeout, receiver.Config.ErrorLog = idle, quiet
 			start(receiver)
 			t.Cleanup(receiver.Close)
-			s := trust(open(t, receiver.URL), receiver)
+			s := trust(openSink(t, SinkConfig{URL: receiver.URL, Allow: loopback}), receiver)
 			ctx := context.WithValue(t.Context(), client.ResentKey, func() { again.Add(1) })
 			next := time.NewTicker(idle)
 			defer next.Stop()

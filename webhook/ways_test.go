@@ -27,7 +27,7 @@ var quiet = log.New(io.Discard, "", 0)
 
 // open makes a Sink with short time-outs to a receiver on this machine.
 func open(t *testing.T, url string) *Sink {
-	return openSink(t, SinkConfig{URL: url + "/hook?token=secret", Allow: append(loopback, "255.255.255.255/32"), Timeout: 3 * time.Second})
+	return openSink(t, SinkConfig{URL: url + "/hook?token=secret", Allow: append(loopback, "255.255.255.255/32"), Timeout: 12 * time.Second})
 }
 
 // trust has a Sink accept the certificate of a server.
