@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -21,7 +20,7 @@ func verdict(answer *http.Response, text []byte, now time.Time) error {
 		return nil
 	}
 	status := answer.StatusCode
-	failed := answered{status: status, summary: said(fmt.Sprintf("callback answered %d %s", status, http.StatusText(status)), text)}
+	failed := answered{status: status, summary: said(statusOf(answer), text)}
 	switch {
 	case status == http.StatusGone:
 		return tocsin.Bury(failed)

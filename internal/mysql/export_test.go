@@ -14,7 +14,7 @@ func Verdicts() map[string][]string {
 			all[name] = append(all[name], verdict)
 		}
 	}
-	for _, s := range slices.Concat([]setting{charset, access}, first, settings) {
+	for _, s := range slices.Concat([]assignment{charset, access}, first, settings) {
 		add("set", s.names)
 	}
 	for _, u := range unfits {

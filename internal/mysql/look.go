@@ -19,26 +19,16 @@ const (
 	stragglers  = 300 * time.Millisecond // how long the first choice waits for addresses that do not answer
 )
 
-// roleSQL reads whether a server takes writes, its version, and what identifies it.
-const roleSQL = `SELECT /* tocsin role */
-    @@global.read_only,
+// serverSQL reads a server's version, and what identifies it.
+const serverSQL = `SELECT /* tocsin server */
     VERSION(),
     CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)`
-
-// readOnlySQL reads whether a server takes writes. A user with SUPER, or a right like it, may
-// write to one that is read-only: nothing would refuse its statements.
-const readOnlySQL = `SELECT /* tocsin read_only */ @@global.read_only`
 
 // mariaPositionSQL and mysqlPositionSQL read which transactions a server has.
 const (
 	mariaPositionSQL = `SELECT /* tocsin position */ @@global.gtid_current_pos`
 	mysqlPositionSQL = `SELECT /* tocsin position */ @@global.gtid_executed`
 )
-
-// IsOn reads a switch of a server, which is a number or a word; "": the server has none.
-func IsOn(value string) bool {
-	return value != "" && value != "0" && !strings.EqualFold(value, "OFF")
-}
 
 // follow looks at one address until ctx ends.
 func (h *home) follow(ctx context.Context, m *member) {
@@ -107,11 +97,12 @@ func (h *home) ask(ctx context.Context, m *member, fresh bool) (s sight, read bo
 	conn, err := m.db.Conn(ctx)
 	if err == nil {
 		defer func() { _ = conn.Close() }()
-		var mode string
-		err = conn.QueryRowContext(ctx, roleSQL).Scan(&mode, &version, &s.process)
-		s.readOnly = IsOn(mode)
+		err = conn.QueryRowContext(ctx, serverSQL).Scan(&version, &s.process)
 	}
-	if err == nil && !s.readOnly && (fresh || !h.uses(m)) {
+	if err == nil {
+		s.readOnly, err = roleOver(ctx, conn)
+	}
+	if err == nil && s.readOnly == "" && (fresh || !h.uses(m)) {
 		read = true
 		s.marker, s.position, err = h.identify(ctx, conn, version)
 	}
@@ -151,18 +142,6 @@ func (h *home) identify(ctx context.Context, conn *sql.Conn, version string) (ma
 		return "", 0, err
 	}
 	return marker, transactions(gtids), nil
-}
-
-// takesWrites returns an error if the server of a new connection is read-only.
-func takesWrites(ctx context.Context, conn *seeingConn, addr string) error {
-	text, err := oneValue(ctx, conn, readOnlySQL)
-	if err != nil {
-		return err
-	}
-	if IsOn(text) {
-		return fmt.Errorf("%w: %s is read-only", errNoPrimary, addr)
-	}
-	return nil
 }
 
 // dialLinked dials as the driver does, and lets the link of ctx cut the connection.

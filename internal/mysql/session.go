@@ -15,8 +15,8 @@ import (
 // init_connect and from the DSN. This file judges every variable with a session value of MariaDB and MySQL, once: settings are set
 // on every connection, a connection with one of unfits is refused, and harmless change nothing that Tocsin relies on.
 
-// setting is what every connection gets, whatever the server, init_connect and the DSN say. No user needs a right for it.
-type setting struct {
+// assignment is what every connection gets, whatever the server, init_connect and the DSN say. No user needs a right for it.
+type assignment struct {
 	names string // of the variables; a statement may set several
 	value string
 	only  string // the product, as its comments that are executed begin; "": both
@@ -28,13 +28,13 @@ const (
 )
 
 // first are set before the others: in another sql_mode the rest may have another meaning.
-var first = []setting{
+var first = []assignment{
 	{names: "sql_mode", value: "'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'"},
 	{names: "completion_type", value: "0"}, // a COMMIT that begins the next transaction would lose what follows
 }
 
 // settings are the others.
-var settings = []setting{
+var settings = []assignment{
 	{names: "autocommit", value: "1"}, // without, an insert is lost with its connection
 	{names: "time_zone", value: "'+00:00'"},
 	{names: "lock_wait_timeout", value: "1"},
@@ -61,15 +61,15 @@ var settings = []setting{
 // it. MariaDB before 11.1 has tx_isolation and tx_read_only, MySQL 8 transaction_isolation and transaction_read_only; the statement
 // works on both.
 var (
-	charset = setting{names: "character_set_client character_set_connection character_set_results collation_connection", value: "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci"}
-	access  = setting{names: "transaction_isolation transaction_read_only tx_isolation tx_read_only", value: "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"}
+	charset = assignment{names: "character_set_client character_set_connection character_set_results collation_connection", value: "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci"}
+	access  = assignment{names: "transaction_isolation transaction_read_only tx_isolation tx_read_only", value: "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"}
 )
 
 // unfit is a value that a connection is refused for: Tocsin's users may lack the right to set it, or it can't be set back.
 type unfit struct {
 	name string
 	when string // an expression that is true of such a value
-	only string // as of setting
+	only string // as of assignment
 	why  string
 }
 
@@ -153,25 +153,25 @@ var harmless = []struct{ because, names string }{
 // session returns what is run on every new connection, in one packet, after what init_connect and the DSN say; more are further
 // settings. It ends a transaction that init_connect has begun. The empty transaction at the end takes up what SET TRANSACTION says of
 // the next one only, and releases locks of tables. A row follows, see refusedSQL.
-func session(more ...setting) string {
+func session(more ...assignment) string {
 	rest := set(append(settings[:len(settings):len(settings)], more...))
 	return "/* tocsin session */ " + charset.value + ";\n" + set(first) + ";\nCOMMIT AND NO CHAIN NO RELEASE;\n" +
 		access.value + ";\n" + rest + ";\nSTART TRANSACTION;\nCOMMIT;\n" + refusedSQL()
 }
 
 // set is a statement that sets variables. One of a single product must not be the first.
-func set(all []setting) string {
+func set(all []assignment) string {
 	var text strings.Builder
 	text.WriteString("SET SESSION")
 	for i, s := range all {
-		assignment := fmt.Sprintf(" %s = %s", s.names, s.value)
+		one := fmt.Sprintf(" %s = %s", s.names, s.value)
 		switch {
 		case s.only != "":
-			assignment = s.only + "," + assignment + " */"
+			one = s.only + "," + one + " */"
 		case i > 0:
-			assignment = "," + assignment
+			one = "," + one
 		}
-		text.WriteString("\n   " + assignment)
+		text.WriteString("\n   " + one)
 	}
 	return text.String()
 }
@@ -192,9 +192,9 @@ func refusedSQL() string {
 // ErrSession is the error of a connection that is refused, as a variable of its session has a value that Tocsin can't work with.
 var ErrSession = errors.New("the session is refused")
 
-// setUp runs session on a new connection, and refuses one that is unfit.
-func setUp(ctx context.Context, conn *seeingConn, session string) error {
-	said, err := oneValue(ctx, conn, session)
+// begin runs session on a new connection, and refuses one that is unfit.
+func (c *seeingConn) begin(ctx context.Context, session string) error {
+	said, err := c.oneValue(ctx, session)
 	if err != nil {
 		return fmt.Errorf("set up session: %w", err)
 	}
@@ -209,8 +209,8 @@ func setUp(ctx context.Context, conn *seeingConn, session string) error {
 }
 
 // oneValue returns the value that a query reads.
-func oneValue(ctx context.Context, conn *seeingConn, query string) (string, error) {
-	rows, err := conn.QueryContext(ctx, query, nil)
+func (c *seeingConn) oneValue(ctx context.Context, query string) (string, error) {
+	rows, err := c.QueryContext(ctx, query, nil)
 	if err != nil {
 		return "", err
 	}
@@ -226,12 +226,12 @@ func oneValue(ctx context.Context, conn *seeingConn, query string) (string, erro
 }
 
 // waiting are the settings of a session whose client the server waits for no longer than that.
-func waiting(limit time.Duration) []setting {
+func waiting(limit time.Duration) []assignment {
 	if limit <= 0 {
 		return nil
 	}
 	seconds := strconv.Itoa(int(limit.Seconds()))
-	return []setting{{names: "wait_timeout", value: seconds}, {names: "net_write_timeout", value: seconds}}
+	return []assignment{{names: "wait_timeout", value: seconds}, {names: "net_write_timeout", value: seconds}}
 }
 
 // Prelude returns the statements with which a text that people run by hand gets a session as Tocsin's own, except that it waits for

@@ -156,14 +156,16 @@ type Facts struct {
 	VersionComment   string
 	Hostname         string
 	ServerID         string // server_uuid (MySQL), server_uid or server_id (MariaDB)
-	ReadOnly         bool   // read_only or super_read_only
+	ReadOnly         string // why it takes no writes, "read_only is on"; "": it takes some
 	LogBin           bool
 	Unlogged         bool // it refuses writes at READ COMMITTED, as binlog_format is STATEMENT
 	ReadTransactions bool // transactions are read-only unless they say otherwise
 	FlushLogAtCommit int  // innodb_flush_log_at_trx_commit; 1 is durable
 	SyncBinlog       int  // sync_binlog; 1 is durable
 	TableOpenCache   int
+	OpenInstances    int // table_open_cache_instances: MySQL divides the cache into so many, MariaDB makes more caches of that size when it needs them
 	TableDefCache    int
+	InnoDBOpenFiles  int
 	OpenFilesLimit   int
 	MaxConnections   int
 	MaxAllowedPacket int // bytes
@@ -180,7 +182,7 @@ type Facts struct {
 }
 
 // TakesWrites reports whether nothing that was read keeps a server from taking Tocsin's writes.
-func (f Facts) TakesWrites() bool { return !f.ReadOnly && !f.Unlogged }
+func (f Facts) TakesWrites() bool { return f.ReadOnly == "" && !f.Unlogged }
 
 // Schema is the version of a database's tables.
 type Schema struct {
