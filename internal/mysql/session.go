@@ -234,14 +234,22 @@ func waiting(limit time.Duration) []assignment {
 	return []assignment{{names: "wait_timeout", value: seconds}, {names: "net_write_timeout", value: seconds}}
 }
 
-// Prelude returns the statements with which a text that people run by hand gets a session as Tocsin's own, except that it waits for
-// locks as long as lockWait says. Each ends with a semicolon and a line.
+// PeoplesMode is sql_mode in a text that people run: a GRANT to a user who is not there must not make one without a password, as
+// MariaDB does unless NO_AUTO_CREATE_USER is on, which MySQL does not know.
+const PeoplesMode = "'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION' /*M! ',NO_AUTO_CREATE_USER' */"
+
+// Prelude returns the statements with which a text that people run by hand gives its session what Tocsin's own have, except that it
+// waits for locks as long as lockWait says. Each ends with a semicolon and a line.
 func Prelude(lockWait time.Duration) string {
-	all := slices.Clone(settings)
+	all := append(slices.Clone(first), settings...)
 	for i := range all {
-		if all[i].names == "lock_wait_timeout" {
+		switch all[i].names {
+		case "sql_mode":
+			all[i].value = PeoplesMode
+		case "lock_wait_timeout":
 			all[i].value = strconv.Itoa(int(lockWait.Seconds()))
 		}
 	}
-	return charset.value + ";\n" + set(first) + ";\n" + access.value + ";\n" + set(all) + ";\n"
+	modes := len(first)
+	return charset.value + ";\n" + set(all[:modes]) + ";\n" + access.value + ";\n" + set(all[modes:]) + ";\n"
 }
