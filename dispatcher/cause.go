@@ -3,7 +3,8 @@ package dispatcher
 import (
 	"context"
 	"errors"
-	"fmt"
+
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // cause is why an attempt failed, for metrics.
@@ -26,7 +27,7 @@ var causeLabels = [causes]string{"error", "timeout", "panic", "refused_address",
 // panicked is what a handler panicked with.
 type panicked struct{ value any }
 
-func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+func (p panicked) Error() string { return client.PanicWords(p.value) }
 
 // causeOf classifies the error of a failed attempt. A sink's error that has the method FailureCause says it itself.
 func causeOf(err error) cause {

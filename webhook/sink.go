@@ -27,8 +27,8 @@ import (
 const NodeHeader = "Tocsin-Node"
 
 const (
-	bodyCap = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
-	snippet = 120      // bytes of an answer that go into last_error
+	bodyCap = 64 << 10        // bytes of an answer that are read, so that its connection can be used again
+	snippet = tocsin.MaxError // characters of an answer that go into last_error
 
 	outputCap = 4 * tocsin.MaxOutput // bytes of an answer that hold as many characters as a run's output may have
 

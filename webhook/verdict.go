@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // retryAfterCap bounds how long a receiver may put a task off.
@@ -57,7 +58,7 @@ func (a answered) FailureCause() string {
 
 // said adds the beginning of what a receiver said.
 func said(what string, text []byte) string {
-	words := strings.Join(strings.Fields(strings.ToValidUTF8(string(text[:min(len(text), snippet)]), "")), " ")
+	words := strings.Join(strings.Fields(name.Text(string(text), snippet)), " ")
 	if words == "" {
 		return what
 	}
