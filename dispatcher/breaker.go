@@ -117,6 +117,7 @@ func (k *kind) judge(w *worker, began time.Time, replies []reply) {
 		b.failed, b.laters = 0, 0
 		b.throttle.took(began, at, f.taken)
 	}
+	k.metrics.throttle(b.throttle.rate)
 	b.heeds.Store(b.state != "" || b.failed > 0 || b.laters > 0 || b.throttle.rate > 0)
 	now, since, rest := b.state, b.since, time.Until(b.next)
 	k.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 type laneMetrics struct {
 	d *Dispatcher
 
-	queued, running, slots, state, throttle, settling, yield *prometheus.Desc
+	queued, running, slots, state, settling, yield *prometheus.Desc
 }
 
 // LaneStates are the states of a lane, by their values in lane_state.
@@ -32,7 +32,6 @@ func (d *Dispatcher) exportLanes(r prometheus.Registerer) {
 		running:  desc("lane_running", "Slots in use: deliveries under way.", "biz_type"),
 		slots:    desc("lane_limit", "Slots that the node has: the policy's concurrency.", "biz_type"),
 		state:    desc("lane_state", "0 open, 1 waiting for its rate, 2 paused, 3 lacking: this node has no handler or secret for the type, 4 away: its target can't be reached, 5 busy: its target has said later.", "biz_type"),
-		throttle: desc("lane_throttle", "Deliveries a second to which the node has slowed down, since the target of the biz type has said later. Only of types that are throttled.", "biz_type"),
 		yield:    desc("yield_rate", "Tasks a second that lower priorities may load while tasks of this one begin; 0: none begins.", "priority"),
 		settling: desc("unsettled_age_seconds", "How long the oldest outcome has waited to be settled; 0 if none waits."),
 	})
@@ -40,7 +39,7 @@ func (d *Dispatcher) exportLanes(r prometheus.Registerer) {
 
 // Describe sends what Collect will send.
 func (m *laneMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{m.queued, m.running, m.slots, m.state, m.throttle, m.settling, m.yield} {
+	for _, desc := range []*prometheus.Desc{m.queued, m.running, m.slots, m.state, m.settling, m.yield} {
 		to <- desc
 	}
 }
@@ -60,8 +59,5 @@ func (m *laneMetrics) Collect(to chan<- prometheus.Metric) {
 		gauge(m.running, float64(l.Running), l.BizType)
 		gauge(m.slots, float64(l.Limit), l.BizType)
 		gauge(m.state, float64(slices.Index(LaneStates, l.State)), l.BizType)
-		if l.Rate > 0 {
-			gauge(m.throttle, l.Rate, l.BizType)
-		}
 	}
 }

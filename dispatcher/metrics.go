@@ -49,6 +49,7 @@ type metrics struct {
 	breaks       *prometheus.CounterVec
 	notReached   *prometheus.CounterVec
 	toldLater    *prometheus.CounterVec
+	throttle     *prometheus.GaugeVec
 	lateness     *prometheus.HistogramVec
 	took         *prometheus.HistogramVec
 }
@@ -110,6 +111,15 @@ func (k *kindMetrics) missed(tasks int) {
 
 func (k *kindMetrics) later() { k.toldLater.of(k.all.toldLater, k.name).Inc() }
 
+// throttle shows the rate to which deliveries have slowed down; 0: they have not.
+func (k *kindMetrics) throttle(rate float64) {
+	if rate > 0 {
+		k.all.throttle.WithLabelValues(k.name).Set(rate)
+	} else {
+		k.all.throttle.DeleteLabelValues(k.name)
+	}
+}
+
 func (k *kindMetrics) timeOut() { k.timeouts.of(k.all.timeouts, k.name).Inc() }
 
 func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
@@ -140,8 +150,10 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		breaks:       counterVec(f, "breaks", "How often deliveries of a biz type ceased, by why: away, its target could not be reached; busy, it said later.", "biz_type", "state"),
 		notReached:   counterVec(f, "not_reached", "Tasks whose delivery could not reach its target, each time: not counted as attempts.", "biz_type"),
 		toldLater:    counterVec(f, "told_later", "Tasks whose target answered that it takes them later, each time: not counted as attempts.", "biz_type"),
-		lateness:     histogramVec(f, "lateness_seconds", "Delivery start minus action time, by the server's clock.", latenessBuckets),
-		took:         histogramVec(f, "delivery_seconds", "How long deliveries took.", tookBuckets),
+		throttle: f.NewGaugeVec(prometheus.GaugeOpts{Name: "tocsin_dispatcher_lane_throttle",
+			Help: "Deliveries a second to which the node has slowed down, since the target of the biz type has said later. Only of types that are throttled."}, []string{"biz_type"}),
+		lateness: histogramVec(f, "lateness_seconds", "Delivery start minus action time, by the server's clock.", latenessBuckets),
+		took:     histogramVec(f, "delivery_seconds", "How long deliveries took.", tookBuckets),
 	}
 	settled := counterVec(f, "settled", "Outcomes stored, by what became of them.", "fate")
 	for i := range m.settledBy {

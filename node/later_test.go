@@ -73,23 +73,7 @@ func TestAReceiverThatSaysLaterGetsWhatItTakes(t *testing.T) {
 	for _, nodes := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
 			t.Parallel()
-			receivers := map[string]*limited{}
-			var policies []biztype.Policy
-			for _, each := range rates {
-				for _, slots := range []int{1, 0} {
-					for _, form := range []string{"header", "bare", "batch"} {
-						l := &limited{limit: rate.NewLimiter(rate.Limit(each), 1), bare: form == "bare", batch: form == "batch", done: map[string]bool{}}
-						at := httptest.NewServer(l)
-						t.Cleanup(at.Close)
-						p := biztype.Policy{Name: fmt.Sprintf("at%g.slots%d.%s", each, slots, form), Number: uint64(len(policies) + 100), Concurrency: slots,
-							Webhook: &tocsin.Webhook{URL: at.URL, Allow: []string{"127.0.0.0/8"}}}
-						if l.batch {
-							p.Webhook.Batch = 100
-						}
-						policies, receivers[p.Name] = append(policies, p), l
-					}
-				}
-			}
+			policies, receivers := receiversOf(t, rates)
 			p := newPlace(t, policies...)
 			for i := range nodes {
 				cfg := p.config(tocsin.CallbackGroup)
@@ -98,49 +82,81 @@ func TestAReceiverThatSaysLaterGetsWhatItTakes(t *testing.T) {
 			}
 			due := time.Now().Add(5 * time.Second)
 			for name := range receivers {
-				var all []tocsin.NewTask
-				for i := range tasks {
-					all = append(all, tocsin.Define[string](name).New(uint64(i+1), "", tocsin.At(due)))
-				}
-				added, err := p.client.AddMany(t.Context(), all)
-				if err != nil || len(added) != tasks {
-					t.Fatal(err)
-				}
+				addAll(t, p, name, tasks, due)
 			}
 			var wait sync.WaitGroup
 			for name, l := range receivers {
-				wait.Go(func() {
-					end := time.Now().Add(patience + 3*time.Duration(float64(tasks)/float64(l.limit.Limit()))*time.Second)
-					for l.taken() < tasks && time.Now().Before(end) {
-						time.Sleep(20 * time.Millisecond)
-					}
-					l.mu.Lock()
-					defer l.mu.Unlock()
-					if len(l.done) < tasks || l.requests > most {
-						t.Errorf("%s: %d of %d tasks are done, after %d requests", name, len(l.done), tasks, l.requests)
-					}
-					ideal := float64(tasks) / float64(l.limit.Limit())
-					if l.batch {
-						ideal /= 100
-					}
-					t.Logf("%s: %.2f requests for a task, the last one done after %.1f s, ideal %.1f s", name, float64(l.requests)/float64(tasks), l.last.Sub(due).Seconds(), ideal)
-				})
+				wait.Go(func() { l.judge(t, name, tasks, most, due) })
 			}
 			wait.Wait()
-			for name := range receivers {
-				for i := range tasks {
-					infos, err := p.client.List(t.Context(), uint64(i+1))
-					for _, info := range infos {
-						if info.Attempts > 0 || info.Status == tocsin.Dead {
-							t.Errorf("%s: task %s is %s after %d attempts: %s", name, info.JobID, info.Status, info.Attempts, info.LastError)
-						}
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-				break // the list of a biz_id has the tasks of all types
-			}
+			noAttempts(t, p, tasks)
 		})
+	}
+}
+
+// receiversOf starts a receiver for each rate, with and without a single slot, in each form of the answer.
+func receiversOf(t *testing.T, rates []float64) (policies []biztype.Policy, receivers map[string]*limited) {
+	receivers = map[string]*limited{}
+	for _, each := range rates {
+		for _, slots := range []int{1, 0} {
+			for _, form := range []string{"header", "bare", "batch"} {
+				l := &limited{limit: rate.NewLimiter(rate.Limit(each), max(int(each)/10, 1)), bare: form == "bare", batch: form == "batch", done: map[string]bool{}}
+				at := httptest.NewServer(l)
+				t.Cleanup(at.Close)
+				p := biztype.Policy{Name: fmt.Sprintf("at%g.slots%d.%s", each, slots, form), Number: uint64(len(policies) + 100), Concurrency: slots,
+					Webhook: &tocsin.Webhook{URL: at.URL, Allow: []string{"127.0.0.0/8"}}}
+				if l.batch {
+					p.Webhook.Batch = 100
+				}
+				policies, receivers[p.Name] = append(policies, p), l
+			}
+		}
+	}
+	return policies, receivers
+}
+
+// addAll adds tasks with the biz_ids from 1 on.
+func addAll(t *testing.T, p place, bizType string, tasks int, due time.Time) {
+	t.Helper()
+	all := make([]tocsin.NewTask, tasks)
+	for i := range all {
+		all[i] = tocsin.Define[string](bizType).New(uint64(i+1), "", tocsin.At(due))
+	}
+	if added, err := p.client.AddMany(t.Context(), all); err != nil || len(added) != tasks {
+		t.Fatal(err)
+	}
+}
+
+// judge waits until the receiver has taken all tasks, and counts its requests.
+func (l *limited) judge(t *testing.T, name string, tasks, most int, due time.Time) {
+	each := float64(l.limit.Limit())
+	for end := due.Add(patience + time.Duration(3*float64(tasks)/each)*time.Second); l.taken() < tasks && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.done) < tasks || l.requests > most {
+		t.Errorf("%s: %d of %d tasks are done, after %d requests", name, len(l.done), tasks, l.requests)
+	}
+	ideal := float64(tasks) / each
+	if l.batch {
+		ideal /= 100
+	}
+	t.Logf("%s: %.2f requests for a task, the last one done after %.1f s, ideal %.1f s", name, float64(l.requests)/float64(tasks), l.last.Sub(due).Seconds(), ideal)
+}
+
+// noAttempts checks that no task of the biz_ids from 1 on has used an attempt.
+func noAttempts(t *testing.T, p place, bizIDs int) {
+	t.Helper()
+	for i := range bizIDs {
+		infos, err := p.client.List(t.Context(), uint64(i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range infos {
+			if info.Attempts > 0 || info.Status == tocsin.Dead {
+				t.Errorf("%s: task %s is %s after %d attempts: %s", info.BizType, info.JobID, info.Status, info.Attempts, info.LastError)
+			}
+		}
 	}
 }
