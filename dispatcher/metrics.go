@@ -160,7 +160,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		m.settledBy[i] = settled.WithLabelValues(store.Fate(i).String())
 	}
 	again := counterVec(f, "second_deliveries",
-		"Deliveries made, or to be made, once more without a failed attempt, by cause: cut_off by the end of the node, overlapped with one that ignores its context, elsewhere as another process settled or claimed the task, crashed for tasks with a claim that ran out before.",
+		"Deliveries made, or to be made, once more without a failed attempt, by cause: cut_off by the end of the node, overlapped with one that ignores its context, elsewhere as another process settled or claimed the task, crashed for tasks with a claim that ran out before, resent as a kept connection broke under a callback that may have arrived.",
 		"cause")
 	for i, label := range secondLabels {
 		m.second[i] = again.WithLabelValues(label)

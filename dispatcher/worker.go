@@ -96,7 +96,7 @@ func (w *worker) deliver(tasks []*task, r *rule) {
 	for _, t := range tasks {
 		w.infos = append(w.infos, t.row.Info)
 	}
-	ctx := &attemptContext{parent: w.kind.d.work, tasks: w.infos, output: outputs}
+	ctx := &attemptContext{parent: w.kind.d.work, resent: w.kind.d.metrics.second[secondResent], tasks: w.infos, output: outputs}
 	a := attempt{state: delivering, rule: r, tasks: tasks, outputs: outputs, ctx: ctx}
 	if !w.begin(&a) { // from here on it may end, which releases the payloads
 		a.server().notBegun(tasks, 0)

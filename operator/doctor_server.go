@@ -49,10 +49,26 @@ func settings(f store.Facts, use serverUse) []Check {
 
 func readOnly(f store.Facts) Check {
 	const name = "read-only"
-	if f.ReadOnly {
-		return bad(Fail, name, "read_only is on: it is a replica, or was demoted", "point this server's dsn at the primary")
+	if f.ReadOnly == "" {
+		return good(name, "takes writes")
 	}
-	return good(name, "takes writes")
+	setting, _, _ := strings.Cut(f.ReadOnly, " ")
+	role, known := readOnlyRoles[setting]
+	if !known {
+		role = readOnlyRole{"it takes no writes for now", "turn that off, or point this server's dsn at the primary"}
+	}
+	return bad(Fail, name, f.ReadOnly+": "+role.is, role.fix)
+}
+
+// readOnlyRole is what a server is that takes no writes, and what to do.
+type readOnlyRole struct{ is, fix string }
+
+// readOnlyRoles are the roles by the setting that tells.
+var readOnlyRoles = map[string]readOnlyRole{
+	"read_only":             {"it is a replica, or was demoted", "point this server's dsn at the primary"},
+	"innodb_read_only":      {"it is a reader, of a cluster like Aurora's, or was started to be read only", "point this server's dsn at the primary, the writer"},
+	"innodb_force_recovery": {"InnoDB was started to recover data", "restart the server without innodb_force_recovery once its data are saved, or point this server's dsn at the primary"},
+	"offline_mode":          {"it admits administrators only", "turn offline_mode off there when its maintenance is over"},
 }
 
 func proxied(f store.Facts) Check {

@@ -34,7 +34,7 @@ var faults = map[string]struct {
 	fix   string
 }{
 	"a replica": {
-		func(f *store.Facts) { f.ReadOnly = true }, Fail, "read-only",
+		func(f *store.Facts) { f.ReadOnly = "read_only is on" }, Fail, "read-only",
 		"read_only is on", "at the primary",
 	},
 	"a proxy in between": {

@@ -114,8 +114,8 @@ func (f *facts) turn(a *Answer) {
 // writes explains what the server itself keeps from starting.
 func (f *facts) writes(a *Answer) {
 	switch {
-	case f.Server.ReadOnly:
-		a.set(StateReadOnly, "server %s is read-only, so nothing can be claimed or settled there", f.Server.Name)
+	case f.Server.ReadOnly != "":
+		a.set(StateReadOnly, "server %s is read-only, so nothing can be claimed or settled there: %s", f.Server.Name, f.Server.ReadOnly)
 	case f.Server.Full != nil:
 		a.set(StateReadOnly, "server %s has no room for writes: %v", f.Server.Name, f.Server.Full)
 	}

@@ -118,7 +118,7 @@ type taskServer struct {
 	Older    bool   // it is refused as an older copy of itself
 	Hangs    bool   // it takes connections and does not answer
 	Full     error  // why it lately refused writes
-	ReadOnly bool
+	ReadOnly string // why; "": it takes writes
 }
 
 // taskGroup is the nodes that deliver the biz type.

@@ -121,14 +121,8 @@ const MaxDelay = 100 * 365 * 24 * 3600 * 1000
 // maxReason is the size of last_error, in characters.
 const maxReason = 255
 
-// Reason returns why a row was set aside as its column takes it: cut, and with "?" in place of what is no text.
-func Reason(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
-	if all := []rune(text); len(all) > maxReason {
-		text = string(all[:maxReason])
-	}
-	return text
-}
+// Reason returns why a row was set aside, as its column takes it.
+func Reason(text string) string { return name.Text(text, maxReason) }
 
 // Fate is what became of a row that was to be moved.
 type Fate uint8

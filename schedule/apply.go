@@ -46,7 +46,7 @@ const applyAtOnce = 8
 // Create. Other schedules stay as they are. With dryRun it only returns
 // what it would do. The results are in the order of the definitions. Nothing is written if a definition is not valid, or
 // if Apply can't find out whether a name exists. A schedule that fails later does not stop the others; the error names
-// it.
+// it. Many processes may apply the same definitions at once: one creates or changes, and the others find nothing to do.
 //
 // A change raises the revision, cancels the pending runs of earlier ones, and makes the first runs anew. Runs that are
 // claimed go on, and so do those that are due within a second of the change, as they may have started.
@@ -85,7 +85,10 @@ func (s *Schedules) apply(ctx context.Context, definitions []Definition, dryRun 
 	g.SetLimit(applyAtOnce)
 	for i, d := range definitions {
 		g.Go(func() error {
-			all[i] = s.applyOne(ctx, place{types: types}, d, found[d.Name], dryRun, 0)
+			all[i] = s.bring(ctx, place{types: types}, d, found[d.Name], dryRun, func() (*row, error) {
+				found, err := s.named(ctx, types, d.Name)
+				return found[d.Name], err
+			})
 			return nil
 		})
 	}
@@ -142,36 +145,6 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 	}
 }
 
-// Create stores a new schedule, active, and makes its first runs. If the name is taken, the error is ErrExists. One that has no
-// fire time left, as its end is past, is ErrInvalid.
-func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) {
-	return through(ctx, s, "create", d.Name, d.BizType, func(ctx context.Context) (Schedule, error) {
-		if err := d.Validate(); err != nil {
-			return Schedule{}, err
-		}
-		types, err := s.types(ctx)
-		if err != nil {
-			return Schedule{}, err
-		}
-		found, err := s.named(ctx, types, d.Name)
-		switch {
-		case errors.Is(err, ErrAmbiguous), err == nil && found[d.Name] != nil: // two, if others are being created at this moment
-			return Schedule{}, exists(d.Name)
-		case err != nil:
-			return Schedule{}, err
-		}
-		r, err := s.create(ctx, place{types: types}, d)
-		if err != nil {
-			return Schedule{}, err
-		}
-		made := []Applied{{Name: d.Name, Verdict: Created, ID: r.ID}}
-		if s.alone(ctx, types, made); made[0].Err != nil {
-			return Schedule{}, made[0].Err
-		}
-		return r.Schedule, nil
-	})
-}
-
 // Update is Apply of one schedule that exists. If revision is not 0, the schedule must have it, or the error is ErrRevision.
 func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (Applied, error) {
 	return through(ctx, s, "update", d.Name, d.BizType, func(ctx context.Context) (Applied, error) {
@@ -219,7 +192,18 @@ func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRu
 	return after, changes, err
 }
 
-func exists(name string) error { return client.Refuse(ErrExists, "there is a schedule %q", name) }
+// bring is applyOne of any revision. If somebody else creates the schedule since it was looked for, it is looked for again.
+func (s *Schedules) bring(ctx context.Context, p place, d Definition, found *row, dryRun bool, again func() (*row, error)) Applied {
+	a := s.applyOne(ctx, p, d, found, dryRun, 0)
+	for try := 1; found == nil && errors.Is(a.Err, ErrExists) && try < insertTries; try++ {
+		var err error
+		if found, err = again(); err != nil {
+			return Applied{Name: d.Name, Err: err}
+		}
+		a = s.applyOne(ctx, p, d, found, dryRun, 0)
+	}
+	return a
+}
 
 // applyOne creates or changes one schedule, at a place whose id is that of found. revision is the one that it must have, 0 for any.
 func (s *Schedules) applyOne(ctx context.Context, p place, d Definition, found *row, dryRun bool, revision uint32) Applied {
@@ -314,7 +298,7 @@ func (s *Schedules) create(ctx context.Context, p place, d Definition) (*row, er
 	}
 	table := s.tables.Layout().TableOf(wanted.subject())
 	for range insertTries {
-		p.id = tocsin.JobID(s.maker.ids.Next(time.Now(), table))
+		p.id, p.fresh = tocsin.JobID(s.maker.ids.Next(time.Now(), table)), true
 		var stored *row
 		err := s.within(ctx, p, func(h *here) (err error) {
 			stored, err = h.create(ctx, wanted, p.id)

@@ -87,7 +87,7 @@ func TestApplyRefusesInOneLine(t *testing.T) {
 	if _, err := s.Get(t.Context(), "b"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("something was written: %v", err)
 	}
-	if _, err := s.Create(t.Context(), every("a", "1m")); !errors.Is(err, ErrExists) {
+	if _, err := s.Create(t.Context(), every("a", "2m")); !errors.Is(err, ErrExists) {
 		t.Error(err)
 	}
 	if _, err := s.Update(t.Context(), every("b", "1m"), 0); !errors.Is(err, ErrNotFound) {
@@ -320,7 +320,7 @@ func TestCreatesThatMeetLeaveOne(t *testing.T) {
 		results := make(chan error, 6)
 		start := make(chan struct{})
 		for i := range cap(results) {
-			d := every(name, "1m")
+			d := every(name, fmt.Sprintf("%dm", 1+i))
 			if round%2 > 0 { // else its name decides
 				d.BizID = s.bizID(i % 2)
 			}
@@ -341,9 +341,7 @@ func TestCreatesThatMeetLeaveOne(t *testing.T) {
 		if made != 1 {
 			t.Errorf("round %d: %d were made", round, made)
 		}
-		if got := s.get(name); round%2 == 0 && len(s.pending(got)) != 20 {
-			t.Errorf("round %d: %d runs", round, len(s.pending(got)))
-		}
+		s.get(name)
 	}
 }
 

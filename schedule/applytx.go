@@ -36,39 +36,82 @@ func (s *Schedules) ApplyTx(ctx context.Context, tx tocsin.Tx, d Definition) (Ap
 			return Applied{}, err
 		}
 		h := &here{maker: s.maker, in: tx, table: table}
-		found, err := h.named(ctx, d.Name)
+		found, err := h.find(ctx, s, types, d.Name)
 		if err != nil {
 			return Applied{}, err
 		}
-		if found == nil { // or in another database
-			others, err := s.named(ctx, types, d.Name)
-			if err != nil {
+		if found == nil {
+			if _, err := h.exec(ctx, beforeCreate); err != nil {
 				return Applied{}, err
 			}
-			found = others[d.Name]
-		} else {
-			found.BizType = types.name(found.number)
 		}
-		a := s.applyOne(ctx, place{types: types, tx: tx}, d, found, false, 0)
+		a := s.bring(ctx, place{types: types, tx: tx}, d, found, false, func() (*row, error) {
+			if _, err := h.exec(ctx, undoCreate); err != nil { // the runs of the schedule that was not stored
+				return nil, err
+			}
+			return h.named(ctx, types, d.Name, inShareMode)
+		})
 		return a, a.Err
 	})
 }
 
-// named reads and locks the schedule of a name in the database of a caller's transaction, which may have written it; nil: there
-// is none. It refuses a session that reads and writes text in another character set.
-func (h *here) named(ctx context.Context, name string) (found *row, err error) {
-	var takes, gives string
-	err = h.sets(ctx, readCharset, nil, func(_ int, rows *sql.Rows) error { return rows.Scan(&takes, &gives) })
+// A create in a caller's transaction can be undone by itself.
+const (
+	beforeCreate = "SAVEPOINT tocsin_schedule_create"
+	undoCreate   = "ROLLBACK TO SAVEPOINT tocsin_schedule_create"
+)
+
+// How the row of a name is read. What is not there is read without a lock: two transactions that lock the gap would each
+// keep the other one from its insert. After an insert that met another transaction's row, a shared lock lets all who met it go on.
+const (
+	plainly     = ""
+	inShareMode = "\nLOCK IN SHARE MODE"
+	forUpdate   = "\nFOR UPDATE"
+)
+
+// find looks for the schedule of a name, and locks it if it is in the database of a caller's transaction, which may have
+// written it; nil: there is none. It refuses a session that reads and writes text in another character set.
+func (h *here) find(ctx context.Context, s *Schedules, types bizTypes, name string) (*row, error) {
+	if err := h.takesText(ctx); err != nil {
+		return nil, err
+	}
+	found, err := h.named(ctx, types, name, plainly)
 	if err != nil {
 		return nil, err
 	}
-	if takes != "utf8mb4" || gives != "utf8mb4" {
-		return nil, client.Refuse(ErrInvalid, "the character set of this transaction's session is %s, for results %s: ApplyTx needs utf8mb4", takes, gives)
+	if found == nil { // or in another database, or newer than the caller's snapshot
+		others, err := s.named(ctx, types, name)
+		if err != nil {
+			return nil, err
+		}
+		found = others[name]
 	}
-	err = h.sets(ctx, strings.Replace(readNamed, "{names}", "?", 1)+"\nFOR UPDATE", []any{name}, func(_ int, rows *sql.Rows) error {
+	layout := s.tables.Layout()
+	if found == nil || layout.DatabaseOf(found.Table) != layout.DatabaseOf(h.table) {
+		return found, nil
+	}
+	return h.named(ctx, types, name, forUpdate)
+}
+
+// takesText refuses a session that reads and writes text in another character set.
+func (h *here) takesText(ctx context.Context) error {
+	var takes, gives string
+	err := h.sets(ctx, readCharset, nil, func(_ int, rows *sql.Rows) error { return rows.Scan(&takes, &gives) })
+	if err == nil && (takes != "utf8mb4" || gives != "utf8mb4") {
+		err = client.Refuse(ErrInvalid, "the character set of this transaction's session is %s, for results %s: ApplyTx needs utf8mb4", takes, gives)
+	}
+	return err
+}
+
+// named reads the schedule of a name in the database of a caller's transaction; nil: there is none.
+func (h *here) named(ctx context.Context, types bizTypes, name, lock string) (found *row, err error) {
+	err = h.sets(ctx, strings.Replace(readNamed, "{names}", "?", 1)+lock, []any{name}, func(_ int, rows *sql.Rows) error {
 		found, err = scanRow(rows)
 		return err
 	})
+	if found != nil {
+		found.BizType = types.name(found.number)
+	}
 	return found, explain(err)
 }
 

@@ -21,6 +21,7 @@ type here struct {
 	conn    *sql.Conn // the same; nil: in is a caller's transaction, whose session takes one statement at a time
 	noWait  bool      // for the locks of this row and of a run that is about to begin
 	unread  bool      // the run is not locked yet, and nothing is written
+	fresh   bool      // there is no such row: a lock on the gap would keep others that create schedules from their inserts
 	table   int
 	row     *row          // as it was read; nil: there is none
 	now     time.Time     // the server's clock, read when the row was locked
@@ -82,11 +83,14 @@ func (h *here) lock(ctx context.Context, id tocsin.JobID) error {
 		return err
 	}
 	var err error
-	if h.conn == nil {
+	switch {
+	case h.conn == nil && h.fresh:
+		err = h.sets(ctx, readNow, nil, h.tick)
+	case h.conn == nil:
 		if err = h.sets(ctx, lockRow, []any{uint64(id)}, take); err == nil {
 			err = h.sets(ctx, readNow, nil, h.tick)
 		}
-	} else {
+	default:
 		lock := lockRow
 		if h.noWait {
 			lock += " NOWAIT"

@@ -3,13 +3,13 @@ package schedule
 import (
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // The statements of this package. {database} is the name of a database, {task} the full name of the task table of a
@@ -292,12 +292,7 @@ func (r *row) stored() []any {
 const maxReason = 255
 
 // cut shortens a reason to what its column takes.
-func cut(reason string) string {
-	if text := []rune(strings.ToValidUTF8(reason, "?")); len(text) > maxReason {
-		return string(text[:maxReason])
-	}
-	return strings.ToValidUTF8(reason, "?")
-}
+func cut(reason string) string { return name.Text(reason, maxReason) }
 
 // oldTables says what to do about databases without the table, or that older programs may use.
 const oldTables = "run `tocsin ddl apply`, then `tocsin ddl finish`"

@@ -17,12 +17,19 @@ const (
 	frame    = 512            // bytes; more than what stands around the tasks in a body
 )
 
-// postBatches posts the tasks in as few requests as their size allows, one after another, and fills in an error for each.
+// postBatches posts the tasks in as few requests as their size allows, one after another, and fills in an error for each. A request that
+// others follow ends a little before the delivery does, as their tasks have had no attempt if it takes all the time.
 func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []error) {
 	var all []json.RawMessage
 	var at []int // places of the tasks
 	size := frame
-	flush := func() {
+	within := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		within, cancel = context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/10))
+		defer cancel()
+	}
+	flush := func(ctx context.Context) {
 		if len(all) > 0 {
 			s.postBatch(ctx, tasks, at, all, errs)
 		}
@@ -37,11 +44,14 @@ func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []erro
 		d.Key = task.Key()
 		text := encode(d)
 		if len(all) == s.cfg.Batch || size+len(text)+1 > batchCap {
-			flush()
+			flush(within)
 		}
 		all, at, size = append(all, text), append(at, i), size+len(text)+1
 	}
-	flush()
+	if within.Err() == nil {
+		within = ctx
+	}
+	flush(within)
 }
 
 // postBatch posts the tasks at some places. The id of a request is new each time: other tasks than before may be together.

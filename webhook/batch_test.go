@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -171,5 +172,24 @@ func TestALargeBatchIsSplit(t *testing.T) {
 	}
 	if requests != 3 {
 		t.Errorf("%d requests, want 3", requests)
+	}
+}
+
+// Tasks whose request could not begin in time have had no attempt.
+func TestARequestThatTakesAllTheTimeIsNoAttemptOfTheTasksBehindIt(t *testing.T) {
+	t.Parallel()
+	s := newSink(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}, SinkConfig{Allow: loopback, Batch: 100})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	large := tasks(3)
+	for i := range large {
+		large[i].Payload = strings.Repeat("x", batchCap*2/3)
+	}
+	errs := s.Deliver(ctx, large)
+	if notReached(errs[0]) || !notReached(errs[1]) || !notReached(errs[2]) {
+		t.Errorf("got %v", errs)
 	}
 }

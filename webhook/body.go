@@ -8,10 +8,10 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // body is what a node posts. 64-bit numbers are strings: not every JSON reader
@@ -159,13 +159,14 @@ var words = [...]string{tocsin.Completed: "done", tocsin.Retried: "retry", tocsi
 // replyBatch tells the node what each task's error asks for.
 func replyBatch(w http.ResponseWriter, tasks []Task, errs []error) {
 	results := make([]result, len(tasks))
+	most := min(snippet, batchCap/8/len(tasks)) // characters of up to 6 bytes as JSON
 	for i, task := range tasks {
 		verb, in, reason := tocsin.AsOutcome(errs[i])
 		word := words[verb]
 		if rest := restOf(errs[i]); verb == tocsin.Retried && rest > 0 {
 			word, in = "later", rest
 		}
-		results[i] = result{Key: task.Key, Result: word, Text: strings.ToValidUTF8(reason[:min(len(reason), snippet)], "")}
+		results[i] = result{Key: task.Key, Result: word, Text: name.Text(reason, most)}
 		if seconds := in.Seconds(); in >= 0 && (verb == tocsin.Retried || verb == tocsin.Snoozed) {
 			results[i].RetryAfter = &seconds
 		}

@@ -19,7 +19,15 @@ import (
 	"github.com/tocsinhq/tocsin"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withNames{m}) }
+
+// withNames runs tests beside a server of names.
+type withNames struct{ *testing.M }
+
+func (w withNames) Run() int {
+	defer names()()
+	return w.M.Run()
+}
 
 var loopback = []string{"127.0.0.0/8", "::1/128"}
 
@@ -92,7 +100,7 @@ func TestAnswers(t *testing.T) {
 		"Retry-After beyond 64 bits":           {status: 503, after: "99999999999999999999", verb: tocsin.Retried, in: retryAfterCap, reason: "callback answered 503 Service Unavailable", rest: retryAfterCap},
 		"a Retry-After that nobody can read":   {status: 503, after: "soon", verb: tocsin.Retried, in: -1, reason: "callback answered 503 Service Unavailable", rest: leastRest},
 		"404 is a failed attempt":              {status: 404, after: "5", verb: tocsin.Retried, in: 5 * time.Second, reason: "callback answered 404 Not Found"},
-		"302 is a failed attempt":              {status: 302, verb: tocsin.Retried, in: -1, reason: "callback answered 302 Found"},
+		"302 is a failed attempt":              {status: 302, verb: tocsin.Retried, in: -1, reason: "callback answered 302 Found (redirects are not followed)"},
 		"a status that nobody knows":           {status: 599, verb: tocsin.Retried, in: -1, reason: "callback answered 599"},
 		"only the beginning of a body is kept": {status: 500, body: strings.Repeat("x", 500), verb: tocsin.Retried, in: -1, reason: "callback answered 500 Internal Server Error: " + strings.Repeat("x", snippet)},
 	}
@@ -176,7 +184,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		}
 		http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
 	}, SinkConfig{Allow: loopback})
-	if err == nil || !strings.Contains(err.Error(), "answered 307") {
+	if err == nil || !strings.Contains(err.Error(), "answered 307 Temporary Redirect (to http://127.0.0.1:") {
 		t.Errorf("got %v", err)
 	}
 }

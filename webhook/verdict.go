@@ -1,12 +1,12 @@
 package webhook
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // verdict reads an answer.
@@ -15,7 +15,7 @@ func verdict(answer *http.Response, text []byte, now time.Time) error {
 		return nil
 	}
 	status := answer.StatusCode
-	failed := answered{status: status, summary: said(fmt.Sprintf("callback answered %d %s", status, http.StatusText(status)), text)}
+	failed := answered{status: status, summary: said(statusOf(answer), text)}
 	if status == http.StatusGone {
 		return tocsin.Bury(failed)
 	}
@@ -51,7 +51,7 @@ func (a answered) FailureCause() string {
 
 // said adds the beginning of what a receiver said.
 func said(what string, text []byte) string {
-	words := strings.Join(strings.Fields(strings.ToValidUTF8(string(text[:min(len(text), snippet)]), "")), " ")
+	words := strings.Join(strings.Fields(name.Text(string(text), snippet)), " ")
 	if words == "" {
 		return what
 	}

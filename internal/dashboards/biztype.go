@@ -51,7 +51,7 @@ func bizTypeFailures() []panel {
 		queries: []query{{`sum by (verb) (rate(tocsin_dispatcher_attempts_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{verb}}"}},
 	}, {
 		title: "Failed attempts, by biz type and cause", look: stacked, unit: perSec, runbook: "TocsinAttemptsFail",
-		means:   "Why attempts failed: the class of the HTTP status, a time-out, an error or a panic of a handler, a refused address.",
+		means:   "Why attempts failed: the class of the HTTP status, a time-out, an error or a panic of a handler.",
 		queries: []query{{`sum by (biz_type, cause) (rate(tocsin_dispatcher_failures_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: {{cause}}"}},
 	}, {
 		title: "Share of attempts that fail", unit: share, limits: limits{.01, .1}, runbook: "TocsinAttemptsFail",

@@ -33,6 +33,9 @@ func (s *Store) Facts(ctx context.Context, server int) (Facts, error) {
 	}
 	facts := factsOf(values)
 	facts.Clock = taken.offset()
+	if facts.ReadOnly, err = s.readOnly(ctx, sv); err != nil {
+		return Facts{}, err
+	}
 	facts.Proxy = proxied(facts, answers)
 	if err := s.replication(ctx, sv, values, &facts); err != nil {
 		return Facts{}, s.wrap(err, "read the replicas and rights", sv)
@@ -90,7 +93,6 @@ func factsOf(values map[string]string) Facts {
 		VersionComment:   values["version_comment"],
 		Hostname:         values["hostname"],
 		ServerID:         values["server_id"],
-		ReadOnly:         on("read_only") || on("super_read_only"),
 		LogBin:           on("log_bin"),
 		FlushLogAtCommit: number("innodb_flush_log_at_trx_commit"),
 		SyncBinlog:       number("sync_binlog"),
@@ -228,8 +230,6 @@ WHERE Variable_name IN (
     'server_id',
     'server_uid',
     'server_uuid',
-    'read_only',
-    'super_read_only',
     'log_bin',
     'innodb_flush_log_at_trx_commit',
     'sync_binlog',

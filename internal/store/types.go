@@ -156,7 +156,7 @@ type Facts struct {
 	VersionComment   string
 	Hostname         string
 	ServerID         string // server_uuid (MySQL), server_uid or server_id (MariaDB)
-	ReadOnly         bool   // read_only or super_read_only
+	ReadOnly         string // why it takes no writes, "read_only is on"; "": it takes some
 	LogBin           bool
 	FlushLogAtCommit int // innodb_flush_log_at_trx_commit; 1 is durable
 	SyncBinlog       int // sync_binlog; 1 is durable
