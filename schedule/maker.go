@@ -50,7 +50,7 @@ func (m *maker) Due(ctx context.Context, server int, ahead time.Duration, limit 
 	for after := firstDue; len(databases) > 0 && len(due) < limit; {
 		next := at(after.Next)
 		page, err := store.Gather(ctx, m.tables, server, databases, "schedules due", peekDue, m.scanDue,
-			ahead.Microseconds(), next, next, after.Table, after.Table, uint64(after.ID), pageOfDue)
+			ahead.Microseconds(), next, next, after.Table, next, after.Table, uint64(after.ID), pageOfDue)
 		slices.SortFunc(page, Due.compare)
 		page = page[:min(len(page), pageOfDue)]
 		for _, d := range page {
