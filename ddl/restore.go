@@ -107,6 +107,17 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 	return r.results(), unread
 }
 
+// FindCopies is CheckRestored of all databases without the counts of tasks: it returns those that wait for a decision. kept are the
+// marks in etcd.
+func FindCopies(ctx context.Context, cfg tocsin.Config, kept map[int]int64) ([]Restored, error) {
+	r, unread, err := openRestore(ctx, cfg, RestoreOptions{Kept: kept})
+	if err != nil {
+		return nil, errors.Join(err, unread)
+	}
+	waiting := slices.DeleteFunc(r.results(), func(c Restored) bool { return !c.Waits() })
+	return waiting, errors.Join(unread, closeSites(r.sites))
+}
+
 // AcceptRestored settles tasks of the databases as the options say, and puts the databases into use. Tasks that it makes dead,
 // or finds dead, may have been delivered since the copy was made: a redrive takes them only if asked. A database that needs no
 // decision is refused. A copy gets the ownership and the grace of sweeps of the databases in use, if it is older than a change of

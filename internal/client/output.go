@@ -15,6 +15,12 @@ type outputKey struct{}
 // OutputKey is the key of a delivery's *Outputs among the values of its context.
 var OutputKey any = outputKey{}
 
+// resentKey is the type of ResentKey.
+type resentKey struct{}
+
+// ResentKey is the key of a func() among the values of a delivery's context. A sink calls it when it sends again what may have arrived.
+var ResentKey any = resentKey{}
+
 // Outputs are those of one delivery: what a handler passes to tocsin.Output and tocsin.OutputOf, and the dispatcher has stored with the
 // run. The zero value is empty and ready. It is safe for concurrent use.
 type Outputs struct {
