@@ -112,11 +112,15 @@ func VerifyOutbox(ctx context.Context, o Outbox) (findings []Finding, err error)
 	if err != nil {
 		return nil, err
 	}
-	r := &report{server: s.Name}
-	if found[t.name] == nil {
+	form, err := s.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, stored := &report{server: s.Name}, found[form(t.name)]
+	if stored == nil {
 		r.add(t.full(), "is missing: run `tocsin outbox apply`")
 	} else {
-		r.table(t.full(), expected(outboxFile), found[t.name])
+		r.table(t.full(), expected(outboxFile), stored)
 		err = s.identified(ctx, t, r)
 	}
 	return r.findings, errors.Join(err, s.fit(ctx, t, r))

@@ -86,7 +86,7 @@ type Outcome struct {
 	Action    int64  // as loaded; claimed: the deadline
 	Prolonged bool   // Claimed: the deadline may be later by now, see Prolong
 	Next      int64  // Retried, Snoozed: the next action_time
-	Reason    string // Retried, Buried, Skipped: for last_error; cut to fit here
+	Reason    string // for last_error; cut to fit here; Snoozed: "" leaves that as it is
 }
 
 // Fate is what became of an outcome. Zero rows affected is a fate, not an error.
