@@ -14,7 +14,7 @@
 //
 // For a Sink, 2xx completes, 410 buries, 408, 429, 5xx and a broken connection are
 // tried again, honouring Retry-After; any other answer, redirects included, is a failed
-// attempt too. Private, loopback and link-local addresses are refused when they are
+// attempt too. A request that did not arrive is no attempt: see reach. Private, loopback and link-local addresses are refused when they are
 // dialled, unless the policy allows them.
 //
 // A Receiver is an http.Handler. It checks the signature and the age of a callback,
