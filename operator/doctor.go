@@ -134,6 +134,9 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 func (v View) etcdHealth(ctx context.Context) (is string, err error) {
 	err = v.AskEtcd(ctx, func(keys *assign.Registry) error {
 		groups, err := keys.Groups(ctx)
+		if err == nil {
+			err = keys.Alarms(ctx)
+		}
 		is = fmt.Sprintf("%s answers; groups with nodes: %s", strings.Join(v.Etcd.Endpoints, ", "), cmp.Or(strings.Join(groups, ", "), "-"))
 		return err
 	})
@@ -279,7 +282,7 @@ func (p patient) askEtcd(ctx context.Context) []Check {
 	defer cancel()
 	is, err := p.etcd(ctx)
 	if err != nil {
-		return of("etcd", bad(Fail, name, err.Error(), "start it, or correct etcd.endpoints in the config"))
+		return of("etcd", bad(Fail, name, err.Error(), cmp.Or(assign.Advice(err), "correct etcd in the config")))
 	}
 	return of("etcd", good(name, "%s", is))
 }

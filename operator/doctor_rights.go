@@ -74,7 +74,11 @@ func rights(roles string, flaws []store.Flaw, user string, err error) []Check {
 	locked := slices.DeleteFunc(slices.Clone(flaws), func(f store.Flaw) bool { return f.Absent() || f.Denied() })
 	if len(locked) > 0 {
 		is := fmt.Sprintf("%s: %v", names(locked), locked[0].Err)
-		checks = append(checks, bad(Warn, "usable", is, "look at SHOW PROCESSLIST: a statement or transaction of somebody may hold the tables"))
+		fix := "look at SHOW PROCESSLIST: a statement or transaction of somebody may hold the tables"
+		if mysql.SchemaReadOnly(locked[0].Err) {
+			fix = "ALTER SCHEMA " + locked[0].Database + " READ ONLY = 0, when whoever set it is done"
+		}
+		checks = append(checks, bad(Warn, "usable", is, fix))
 	}
 	return checks
 }

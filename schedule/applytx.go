@@ -14,8 +14,8 @@ import (
 // PostgreSQL, it is ErrOtherServer. Its session must have the character set utf8mb4. Roll back after any error. MariaDB's
 // 1020, and 1213 (deadlock), mean: repeat the transaction.
 //
-// Commit at once: until then the schedule makes no runs, and none of its runs begins unless Overlap is allow. A change leaves runs
-// alone that are due within 16 seconds of the call. If the commit comes later than that, a fire time between may have a run of
+// Commit at once: until then the schedule makes no runs, and none of its runs begins unless Overlap is allow. Runs that are due
+// within 16 seconds of the call stay with the revision before it. If the commit comes later than that, a fire time between may have a run of
 // each revision. Transactions that create one name with different biz_ids at the same time may both commit; then calls by
 // that name are ErrAmbiguous.
 func (s *Schedules) ApplyTx(ctx context.Context, tx tocsin.Tx, d Definition) (Applied, error) {

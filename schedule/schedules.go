@@ -238,8 +238,8 @@ func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) e
 			failed = time.Now()
 		}
 		class := mysql.ClassOf(err)
-		maybe = maybe || class == mysql.Lost || class == mysql.Canceled
-		again := class == mysql.Lost || class == mysql.Demoted
+		maybe = maybe || mysql.InDoubt(err)
+		again := mysql.Away(err)
 		switch {
 		case again && time.Since(failed) <= triesFor && loop.Wait(ctx, pause) == nil:
 		case maybe && (class.OfServer() || class == mysql.Canceled):

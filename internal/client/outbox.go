@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	driver "github.com/go-sql-driver/mysql"
-
 	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -201,13 +199,13 @@ const noDatabase = 1046
 // noOutbox words an error of the outbox.
 func (c *Client) noOutbox(err error) error {
 	state := sqlState(err)
-	var ofMySQL *driver.MySQLError
+	ofMySQL := mysql.Number(err)
 	switch {
-	case c.outbox.PostgreSQL && errors.As(err, &ofMySQL):
+	case c.outbox.PostgreSQL && ofMySQL != 0:
 		return Refuse(ErrOtherServer, "this transaction is on MySQL or MariaDB, and Config.Outbox says that outbox %s is in PostgreSQL (%s)", c.outbox.Table, err)
 	case !c.outbox.PostgreSQL && state != "":
 		return Refuse(ErrOtherServer, "this transaction is on PostgreSQL: set Config.Outbox.PostgreSQL for outbox %s (%s)", c.outbox.Table, err)
-	case errors.As(err, &ofMySQL) && ofMySQL.Number == noDatabase:
+	case ofMySQL == noDatabase:
 		return fmt.Errorf("write into outbox %s: %w: name its database in Config.Outbox, as shop.%s", c.outbox.Table, err, c.outbox.Table)
 	case mysql.ClassOf(err) == mysql.Missing, mysql.ClassOf(err) == mysql.Denied, slices.Contains(pgMissing, state):
 		return Refuse(ErrOtherServer, "outbox %s is not on this transaction's server, or this user may not insert there (%s): run `tocsin outbox apply`",

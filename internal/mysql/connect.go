@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	driverlib "github.com/go-sql-driver/mysql"
@@ -32,7 +33,7 @@ const (
 // as tx_isolation, MySQL 8 only as transaction_isolation: the statement works on
 // both.
 const session = `/* tocsin session */ SET NAMES utf8mb4;
-SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
 SET SESSION
     autocommit               = 1,
     time_zone                = '+00:00',
@@ -187,6 +188,7 @@ type sessionConnector struct {
 	leave   func()        // see Spec.limit
 	moved   chan struct{} // of the pool, with home
 	observe Observe
+	turned  atomic.Pointer[time.Time] // when a connection to a server that took writes was last refused one; nil: never
 }
 
 // Driver returns the driver.
@@ -205,7 +207,7 @@ func (c *sessionConnector) Close() error {
 // made, it connects to that.
 func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.home == nil {
-		return c.connect(ctx, c.to, nil)
+		return c.anyServer(ctx)
 	}
 	for {
 		m, l, err := c.home.link(ctx)
@@ -233,19 +235,27 @@ func (c *sessionConnector) connect(ctx context.Context, to *target, l *link) (*s
 		asked.end()
 		return nil, err
 	}
-	seeing := &seeingConn{driverConn: conn, asked: asked, patience: to.patience, home: c.home, link: l, observe: c.observe}
-	if _, err := seeing.ExecContext(ctx, c.session, nil); err != nil {
-		_ = seeing.Close()
-		return nil, fmt.Errorf("set up session: %w", err)
-	}
-	if l == nil {
-		return seeing, nil
-	}
-	if err := takesWrites(ctx, seeing, to.addr); err != nil {
+	seeing := &seeingConn{driverConn: conn, asked: asked, patience: to.patience, home: c.home, link: l, observe: c.observe, turned: &c.turned}
+	if err := c.setUp(ctx, seeing); err != nil {
 		_ = seeing.Close()
 		return nil, err
 	}
+	if l != nil && seeing.readOnly != "" {
+		_ = seeing.Close()
+		return nil, fmt.Errorf("%w: %s is read-only: %s", errNoPrimary, to.addr, seeing.readOnly)
+	}
 	return seeing, nil
+}
+
+// setUp prepares the session, and asks whether the server takes writes.
+func (c *sessionConnector) setUp(ctx context.Context, conn *seeingConn) error {
+	if _, err := conn.ExecContext(ctx, c.session, nil); err != nil {
+		return fmt.Errorf("set up session: %w", err)
+	}
+	if _, err := conn.role(ctx); err != nil {
+		return fmt.Errorf("ask whether the server takes writes: %w", err)
+	}
+	return nil
 }
 
 func (t *target) connect(ctx context.Context) (driverConn, error) {

@@ -86,7 +86,7 @@ type Outcome struct {
 	Action    int64  // as loaded; claimed: the deadline
 	Prolonged bool   // Claimed: the deadline may be later by now, see Prolong
 	Next      int64  // Retried, Snoozed: the next action_time
-	Reason    string // Retried, Buried, Skipped: for last_error; cut to fit here
+	Reason    string // for last_error; cut to fit here; Snoozed: "" leaves that as it is
 }
 
 // Fate is what became of an outcome. Zero rows affected is a fate, not an error.
@@ -156,12 +156,14 @@ type Facts struct {
 	VersionComment   string
 	Hostname         string
 	ServerID         string // server_uuid (MySQL), server_uid or server_id (MariaDB)
-	ReadOnly         bool   // read_only or super_read_only
+	ReadOnly         string // why it takes no writes, "read_only is on"; "": it takes some
 	LogBin           bool
 	FlushLogAtCommit int // innodb_flush_log_at_trx_commit; 1 is durable
 	SyncBinlog       int // sync_binlog; 1 is durable
 	TableOpenCache   int
+	OpenInstances    int // table_open_cache_instances: MySQL divides the cache into so many, MariaDB makes more caches of that size when it needs them
 	TableDefCache    int
+	InnoDBOpenFiles  int
 	OpenFilesLimit   int
 	MaxConnections   int
 	MaxAllowedPacket int // bytes
