@@ -132,11 +132,11 @@ func (e snoozed) Error() string { return "snooze " + e.in.String() }
 // Bury's own or wrap it. Of several marks in one error, Bury counts before RetryIn, and RetryIn before Snooze.
 func Bury(err error) error { return buried{client.OrUnknown(err)} }
 
-// RetryIn counts a failed attempt and tries again after d instead of the
-// policy's back-off. The policy's highest number of attempts still holds.
+// RetryIn counts a failed attempt and tries again after d, or after the
+// policy's back-off if that is longer. The policy's highest number of attempts still holds.
 func RetryIn(d time.Duration, err error) error { return retried{max(d, 0), client.OrUnknown(err)} }
 
-// Snooze delivers the task again after d without counting an attempt.
+// Snooze delivers the task again after d, 1 s at least, without counting an attempt.
 func Snooze(d time.Duration) error { return snoozed{max(d, 0)} }
 
 // Verb is what a handler's error asks for.

@@ -54,7 +54,7 @@ const (
 	StateHangs       State = "server_hangs"
 	StateReadOnly    State = "server_read_only" // or without room
 	StateTargetAway  State = "target_away"
-	StateTargetBusy  State = "target_busy" // it has answered how long it wants to rest
+	StateTargetBusy  State = "target_busy" // it has said "later"
 	StateLaneFull    State = "lane_full"
 	StateRateLimited State = "rate_limited"
 	StateTurn        State = "key_busy" // others of its biz_id go first

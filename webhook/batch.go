@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -113,20 +114,23 @@ func (r result) verdict() error {
 	if r.RetryAfter != nil && *r.RetryAfter >= 0 {
 		wait = time.Duration(min(*r.RetryAfter, retryAfterCap.Seconds()) * float64(time.Second))
 	}
-	failed := errors.New(said("callback answered "+r.Result, []byte(r.Text)))
+	var failed error = errors.New(said("callback answered "+r.Result, []byte(r.Text)))
+	if r.Result == "later" {
+		failed = answered{status: http.StatusTooManyRequests, summary: failed.Error(), rest: max(wait, leastRest)}
+	}
 	switch {
 	case r.Result == "done":
 		return nil
 	case r.Result == "bury":
 		return tocsin.Bury(failed)
 	case r.Result == "snooze" && wait >= 0:
-		return tocsin.Snooze(max(wait, time.Second)) // or a receiver could keep nodes busy for ever
+		return tocsin.Snooze(wait)
 	case r.Result == "snooze":
 		return errors.New("callback answered snooze without retry_after")
-	case r.Result == "retry" && wait >= 0:
+	case (r.Result == "retry" || r.Result == "later") && wait >= 0:
 		return tocsin.RetryIn(wait, failed)
-	case r.Result == "retry":
+	case r.Result == "retry" || r.Result == "later":
 		return failed
 	}
-	return fmt.Errorf("callback answered %.40q: want done, retry, bury or snooze", r.Result)
+	return fmt.Errorf("callback answered %.40q: want done, retry, later, bury or snooze", r.Result)
 }
