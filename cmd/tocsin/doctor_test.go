@@ -234,7 +234,7 @@ func TestDoctorOfAPairSaysWhatAFailOverNeeds(t *testing.T) {
 		says("commits wait", "ok", "replicas", "1 connected, and commits wait for one")
 	}
 	pair.Kill(0)
-	says("fail over", "fail", "reachable", pair.Address(1)+": is read-only; to fail over see docs/operations.md#fail-over", "start "+pair.Address(0)+", or fail over to "+pair.Address(1)+" as docs/operations.md#fail-over tells: first make sure that "+pair.Address(0)+" stays off")
+	says("fail over", "fail", "reachable", pair.Address(1)+": is read-only: read_only is on; to fail over see docs/operations.md#fail-over", "start "+pair.Address(0)+", or fail over to "+pair.Address(1)+" as docs/operations.md#fail-over tells: first make sure that "+pair.Address(0)+" stays off")
 	pair.Promote(1)
 	says("nothing to fail over to", "warn", "replicas", "none is connected, and the config names 2 addresses: there is nothing to fail over to")
 	s.write("tocsin.yaml", s.yaml(s.layout, "root@tcp("+pair.Address(1)+")/"))
