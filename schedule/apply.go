@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
 
 // Verdict is what Apply did with one schedule.
@@ -49,7 +50,8 @@ const applyAtOnce = 8
 // it. Many processes may apply the same definitions at once: one creates or changes, and the others find nothing to do.
 //
 // A change raises the revision, cancels the pending runs of earlier ones, and makes the first runs anew. Runs that are
-// claimed go on, and so do those that are due within a second of the change, as they may have started.
+// claimed go on, and so do those that are due by a second after the change, as they may have started. A fire time that both revisions have
+// is delivered once.
 func (s *Schedules) Apply(ctx context.Context, definitions []Definition, dryRun bool) ([]Applied, error) {
 	if dryRun {
 		return s.apply(ctx, definitions, true)
@@ -276,18 +278,32 @@ func (r *row) has(revision uint32) error {
 // take changes a row to match a definition. A schedule that has ended may become active again.
 func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
 	d = d.WithDefaults()
-	if strings.TrimSpace(r.Cron) != d.Cron { // an earlier program may have stored white space
-		r.Anchor = now
+	if r.number, err = types.number(d.BizType); err != nil {
+		return err
+	}
+	r.define(d, now)
+	r.headers, err = client.StoredHeaders(d.Headers, d.PayloadVersion)
+	return err
+}
+
+// define gives a row a definition with its defaults. @every counts on as it did, unless its period is changed.
+func (r *row) define(d Definition, now time.Time) {
+	ahead := r.Start.After(now)
+	switch was, is := strings.TrimSpace(r.Cron), d.Cron; { // an earlier program may have stored white space
+	case !d.Start.IsZero(), ahead, was != is && !samePeriod(was, is):
+		r.Anchor = d.anchorAt(now)
 	}
 	if r.State == Ended {
 		r.State, r.Reason = Active, ""
 	}
-	if r.number, err = types.number(d.BizType); err != nil {
-		return err
-	}
 	r.Definition = d
-	r.headers, err = client.StoredHeaders(d.Headers, d.PayloadVersion)
-	return err
+}
+
+// samePeriod reports whether two expressions are the same period in other words.
+func samePeriod(a, b string) bool {
+	x, failed := firetimes.ValuesOf(a)
+	y, err := firetimes.ValuesOf(b)
+	return failed == nil && err == nil && x.Every > 0 && x.Every == y.Every
 }
 
 // create stores a new schedule. The place has no id yet.
@@ -329,7 +345,7 @@ func (h *here) create(ctx context.Context, wanted *row, id tocsin.JobID) (*row, 
 	if err := r.goesOn(h.now); err != nil {
 		return nil, err
 	}
-	if _, err := h.window(ctx, r); err != nil {
+	if _, err := h.window(ctx, r, nil); err != nil {
 		return nil, err
 	}
 	_, err := h.exec(ctx, insertRow, slices.Concat([]any{uint64(r.ID), r.Name, r.Table, r.subject(), []byte(r.Key)}, r.stored(), []any{at(r.Created), at(r.Modified)})...)
@@ -343,6 +359,7 @@ func (h *here) create(ctx context.Context, wanted *row, id tocsin.JobID) (*row, 
 func (r *row) asCreated(now time.Time, id tocsin.JobID, table int) *row {
 	next := r.clone()
 	next.ID, next.Table, next.State, next.Revision = id, table, Active, 1
-	next.Anchor, next.MadeUntil, next.Created, next.Modified, next.ReadAt = now, now, now, now, now
+	next.Anchor = next.anchorAt(now)
+	next.MadeUntil, next.Created, next.Modified, next.ReadAt = now, now, now, now
 	return next
 }

@@ -188,20 +188,21 @@ func TestPlansOfStatements(t *testing.T) {
 	s := newSite(t)
 	s.db.SetMaxOpenConns(1)
 	s.fill(0, 2000, "0", time.Hour)
-	fill := strings.NewReplacer("{database}", s.cfg.Layout.Database(0), "{task}", s.cfg.Layout.Table(0), "{names}", "?", "{keys}", "?", "{types}", "biz_type IN (0, 1)").Replace
+	fill := strings.NewReplacer("{database}", s.cfg.Layout.Database(0), "{task}", s.cfg.Layout.Table(0), "{names}", "?", "{keys}", "?", "{ids}", "?", "{types}", "biz_type IN (0, 1)").Replace
 	for name, c := range map[string]struct {
 		question string
 		args     []any
 		key      string
 	}{
-		"named":  {readNamed, []any{"x"}, "uk_name"},
-		"list":   {readList, []any{"x", "y", "", "", "", "", "", 10}, "uk_name"},
-		"next":   {readNext, slices.Concat(byNext.args(byNext.first), byNext.args(byNext.last), []any{"", "", "", "", "", 10}), "idx_next"},
-		"lock":   {lockRow, []any{1}, "PRIMARY"},
-		"cancel": {cancelRuns, []any{"", 7, 1, []byte{0}, []byte{0, 1}, "2026-01-01", "2026-01-01"}, "uk_biz"},
-		"change": {moveCursor, []any{"active", "2026-01-01", "2026-01-01", "", 1, 1, 1, 1, "2026-01-01"}, "PRIMARY"},
-		"delete": {deleteRow, []any{1}, "PRIMARY"},
-		"keys":   {readKeys, []any{7, 1, []byte{0}}, "uk_biz"},
+		"named":   {readNamed, []any{"x"}, "uk_name"},
+		"list":    {readList, []any{"x", "y", "", "", "", "", "", 10}, "uk_name"},
+		"next":    {readNext, slices.Concat(byNext.args(byNext.first), byNext.args(byNext.last), []any{"", "", "", "", "", 10}), "idx_next"},
+		"lock":    {lockRow, []any{1}, "PRIMARY"},
+		"pending": {readPending, []any{7, 1, []byte{0}, []byte{0, 1}}, "uk_biz"},
+		"cancel":  {cancelRuns, []any{"", 1}, "PRIMARY"},
+		"change":  {moveCursor, []any{"active", "2026-01-01", "2026-01-01", "", 1, 1, 1, 1, "2026-01-01"}, "PRIMARY"},
+		"delete":  {deleteRow, []any{1}, "PRIMARY"},
+		"keys":    {readKeys, []any{7, 1, []byte{0}}, "uk_biz"},
 	} {
 		if _, key, extra := s.explain(fill(c.question), c.args...); key != c.key && !strings.Contains(extra, "Impossible") && !strings.Contains(extra, "no matching row") {
 			t.Errorf("%s is read by %q, %s", name, key, extra)

@@ -101,7 +101,7 @@ func (m *maker) Make(ctx context.Context, id tocsin.JobID, noWait bool) (made Ma
 			return nil
 		}
 		before := h.row.MadeUntil
-		w, err := h.window(ctx, h.row)
+		w, err := h.window(ctx, h.row, nil)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (h *here) takeBack(ctx context.Context) (made Made, err error) {
 		return made, err
 	}
 	r.MadeUntil, r.State, r.Reason = h.now.Add(-times.Offset()), Active, ""
-	w, err := h.window(ctx, r)
+	w, err := h.window(ctx, r, nil)
 	if err != nil {
 		return made, err
 	}

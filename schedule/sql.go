@@ -186,22 +186,6 @@ VALUES `
 	ringRun = `(?, ?, ?, ?)`
 )
 
-// cancelRuns cancels the pending runs of one schedule whose keys are in a range, apart from those that are due within a
-// span. A range of uk_biz. Parameters: reason; biz_id, biz type, the first key, the first key behind them; the span's ends.
-// Zero rows: none is pending.
-const cancelRuns = `UPDATE /* tocsin schedule cancel */ {task} FORCE INDEX (uk_biz)
-SET status = 3,
-    action_time = UTC_TIMESTAMP(3),
-    dedup_key = NULL,
-    last_error = ?,
-    gmt_modified = UTC_TIMESTAMP(3)
-WHERE biz_id = ?
-    AND biz_type = ?
-    AND dedup_key >= ?
-    AND dedup_key < ?
-    AND status = 0
-    AND NOT (action_time > ? AND action_time <= ?)`
-
 // timeForm is a DATETIME(3) as text.
 const timeForm = "2006-01-02 15:04:05.000"
 

@@ -30,7 +30,7 @@ type Schedule struct {
 	State      State        `json:"state"`
 	Reason     string       `json:"reason,omitempty"` // why it is paused or has ended
 	Revision   uint32       `json:"revision"`         // grows with each change
-	Anchor     time.Time    `json:"anchor"`           // @every counts from it
+	Anchor     time.Time    `json:"anchor"`           // @every counts from it: the start, or else the activation
 	MadeUntil  time.Time    `json:"made_until"`       // fire times up to it are made or passed over
 	NextFire   time.Time    `json:"next_fire,omitzero"`
 	Failures   int          `json:"failures"`    // failed runs in a row
@@ -69,6 +69,9 @@ func (s Schedule) Times() (*firetimes.Times, error) {
 // Following returns the fire times after a time, at most n. They are those that an active schedule would have, whatever
 // its state.
 func (s Schedule) Following(after time.Time, n int) ([]Fire, error) {
+	if err := askable(s.Name, after, n); err != nil {
+		return nil, err
+	}
 	times, err := s.Times()
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func toClosed(url string) func(*testing.T) *Sink {
 
 // toFull sends to a listener that accepts nobody, and whose queue is full.
 func toFull(t *testing.T) *Sink {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,6 +119,9 @@ type nextTime struct {
 
 func (f *scheduleNext) ofCron(after time.Time) error {
 	f.spec.Anchor = after
+	if !f.spec.Start.IsZero() { // as in a schedule
+		f.spec.Anchor = f.spec.Start
+	}
 	times, err := firetimes.Parse(f.spec)
 	if err != nil {
 		return usageError{err}
