@@ -110,11 +110,11 @@ func (c *Client) ListPage(ctx context.Context, q ListQuery) (infos []Info, next 
 		}
 		q.BizID = KeyID(q.BizKey)
 	}
-	switch {
-	case q.Limit < 1 || q.Limit > MaxListed:
+	if q.Limit < 1 || q.Limit > MaxListed {
 		return nil, nil, client.Refuse(ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxListed)
-	case !q.To.IsZero() && q.From.After(q.To):
-		return nil, nil, client.Refuse(ErrInvalid, "from %s is after to %s: swap them", q.From.UTC().Format(time.RFC3339Nano), q.To.UTC().Format(time.RFC3339Nano))
+	}
+	if err := client.CheckSpan("from", q.From, "to", q.To); err != nil {
+		return nil, nil, err
 	}
 	types, err := c.listedTypes(ctx, q)
 	if err != nil || types != nil && len(types) == 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
@@ -156,6 +157,9 @@ func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) 
 func openRestore(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (r *restore, unread, err error) {
 	opt.Parallel, opt.Until = cmp.Or(opt.Parallel, DefaultParallel), opt.Until.UTC() // statements get its digits
 	if err := cmp.Or(checkEffort(0, opt.Parallel), cfg.Validate()); err != nil {
+		return nil, nil, err
+	}
+	if err := client.CheckTime("until", opt.Until); err != nil && !opt.Until.IsZero() {
 		return nil, nil, err
 	}
 	if opt.Until.After(time.Now()) {

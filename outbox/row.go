@@ -118,6 +118,18 @@ func (r Row) Problem() string {
 // MaxDelay is more than any task may be ahead, in milliseconds. A Driver reads a longer delay as this one.
 const MaxDelay = 100 * 365 * 24 * 3600 * 1000
 
+// DelayOf is the Delay of a row that says so many milliseconds.
+func DelayOf(ms int64) *time.Duration {
+	d := time.Duration(min(max(ms, 0), MaxDelay)) * time.Millisecond
+	return &d
+}
+
+// AgeOf is the Age of a row that was made so many microseconds ago, by its server's clock. One that was made centuries ago, or ahead, has an
+// age that can be added to a delay.
+func AgeOf(micros int64) time.Duration {
+	return time.Duration(min(max(micros, -1000*MaxDelay), 1000*MaxDelay)) * time.Microsecond
+}
+
 // maxReason is the size of last_error, in characters.
 const maxReason = 255
 

@@ -1,12 +1,14 @@
 package schedule
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
 
@@ -112,7 +114,7 @@ func (d Definition) anchorAt(now time.Time) time.Time {
 // Next returns the first fire times after a time, at most n, as if the schedule were activated then; @every counts from
 // the start, or else from the activation. It needs no database. Runs are due later than that by less than the jitter.
 func (d Definition) Next(after time.Time, n int) ([]time.Time, error) {
-	if err := d.Validate(); err != nil {
+	if err := cmp.Or(d.Validate(), askable(d.Name, after, n)); err != nil {
 		return nil, err
 	}
 	times, err := firetimes.Parse(d.spec(d.anchorAt(after), 0))
@@ -120,6 +122,20 @@ func (d Definition) Next(after time.Time, n int) ([]time.Time, error) {
 		return nil, invalid(d.Name, "%s", err)
 	}
 	return following(times, after, n), nil
+}
+
+// maxNext is the largest number of fire times that one call returns.
+const maxNext = 10_000
+
+// askable refuses a question for fire times that has no answer, or too long a one.
+func askable(name string, after time.Time, n int) error {
+	if n > maxNext {
+		return invalid(name, "%d fire times: at most %d", n, maxNext)
+	}
+	if err := client.CheckTime("after", after); err != nil && !after.IsZero() {
+		return invalid(name, "%s", err)
+	}
+	return nil
 }
 
 // following lists fire times.

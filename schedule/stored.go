@@ -69,6 +69,9 @@ func (s Schedule) Times() (*firetimes.Times, error) {
 // Following returns the fire times after a time, at most n. They are those that an active schedule would have, whatever
 // its state.
 func (s Schedule) Following(after time.Time, n int) ([]Fire, error) {
+	if err := askable(s.Name, after, n); err != nil {
+		return nil, err
+	}
 	times, err := s.Times()
 	if err != nil {
 		return nil, err

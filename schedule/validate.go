@@ -64,6 +64,11 @@ func (c *check) times(d Definition) {
 	if d.Cron == "" {
 		return
 	}
+	for field, t := range map[string]time.Time{"start": d.Start, "end": d.End} {
+		if !t.IsZero() {
+			c.Note(field, client.CheckTime(field, t))
+		}
+	}
 	c.Refuse(!whole(d.Start), "start", "start %s is finer than a millisecond", d.Start.Format(time.RFC3339Nano))
 	c.Refuse(!whole(d.End), "end", "end %s is finer than a millisecond", d.End.Format(time.RFC3339Nano))
 	c.fires(d)
