@@ -40,7 +40,7 @@ func PlanOutbox(o Outbox) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return t.in(outboxHead) + remark(outboxFile) + "\n" + t.create() + ";\n\n" + t.in(identifyOutbox) + ";\n" + t.in(outboxRights), nil
+	return fill(t.in(outboxHead), slots{"prelude": mysql.Prelude(planWait)}) + remark(outboxFile) + "\n" + t.create() + ";\n\n" + t.in(identifyOutbox) + ";\n" + t.in(outboxRights), nil
 }
 
 // ApplyOutbox makes the table, in a database that must be there, and gives it an identity. It reports whether the table
@@ -206,8 +206,7 @@ WHERE variable_name IN ('log_bin', 'binlog_format')`
 // outboxHead stands above the statements of a plan.
 const outboxHead = `-- An outbox of Tocsin, {database}.{table}. Run it as a user who may create and alter that table. It drops nothing and may be
 -- run again.
-SET SESSION lock_wait_timeout = 5;
-
+{prelude}
 `
 
 // outboxRights stands below them. The rights on columns are all that a relay may change of a row.

@@ -227,7 +227,10 @@ func (p patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
 		return of(subject, unreachable(err, p.uses[i], p.servers.Sightings(ctx, i))), store.Facts{}
 	}
 	seen := p.servers.Sightings(ctx, i)
-	use, tried := p.uses[i], append([]Check{layout(p.servers.Check(ctx, i), p.uses[i].Tables)}, p.trials(whole, i)...)
+	use, tried := p.uses[i], []Check{layout(p.servers.Check(ctx, i), p.uses[i].Tables)}
+	if facts.TakesWrites() { // else a check of the settings says why not
+		tried = append(tried, p.trials(whole, i)...)
+	}
 	if groups, _ := p.nodes(); use.Nodes == 0 { // last: another server may keep them from being known for long
 		for _, g := range groups {
 			use.Nodes += len(g.Nodes)

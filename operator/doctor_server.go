@@ -50,7 +50,14 @@ func settings(f store.Facts, use serverUse) []Check {
 
 func readOnly(f store.Facts) Check {
 	const name = "read-only"
-	if f.ReadOnly == "" {
+	switch {
+	case f.ReadOnly != "":
+	case f.Unlogged:
+		return bad(Fail, name, "binlog_format is STATEMENT: the server refuses each write of a transaction at READ COMMITTED", inMyCnf("binlog_format = ROW"))
+	case f.ReadTransactions:
+		return bad(Warn, name, "takes writes, but its default transaction_read_only is on: Tocsin's own connections turn it off, the transactions of programs that call AddTx fail",
+			"turn transaction_read_only (in MariaDB tx_read_only) off, while the server runs and in my.cnf")
+	default:
 		return good(name, "takes writes")
 	}
 	setting, _, _ := strings.Cut(f.ReadOnly, " ")

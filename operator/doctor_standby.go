@@ -154,6 +154,8 @@ func unreachable(err error, use serverUse, seen []mysql.Sighting) Check {
 			old, strings.Join(ready, " or "), pageFailOver, old))
 	case len(ready) > 0 && len(ready) == len(seen):
 		return bad(Fail, name, err.Error(), fmt.Sprintf("all are read-only: as %s tells, turn read_only off at the one that is to be the primary", pageFailOver))
+	case errors.Is(err, mysql.ErrSession):
+		return bad(Fail, name, err.Error(), fmt.Sprintf("remove that from the server's init_connect, or from the dsn of %s in the config", use.Name))
 	case mysql.ClassOf(err) == mysql.Barred || mysql.ClassOf(err) == mysql.Denied:
 		return bad(Fail, name, err.Error(), fmt.Sprintf("give the user access, or correct the dsn of %s in the config", use.Name))
 	case mysql.Number(err) != 0:

@@ -11,7 +11,7 @@ import (
 
 // ApplyTx is Apply of one definition in the caller's own transaction: the schedule is created or changed exactly if that
 // commits. The transaction must be on the server that holds the schedule, which its biz_id or key decides; otherwise, and on
-// PostgreSQL, it is ErrOtherServer. Its session must have the character set utf8mb4. Roll back after any error. MariaDB's
+// PostgreSQL, it is ErrOtherServer. Its session must have the character set utf8mb4, and not the sql_mode EMPTY_STRING_IS_NULL. Roll back after any error. MariaDB's
 // 1020, and 1213 (deadlock), mean: repeat the transaction.
 //
 // Commit at once: until then the schedule makes no runs, and none of its runs begins unless Overlap is allow. Runs that are due
@@ -93,14 +93,19 @@ func (h *here) find(ctx context.Context, s *Schedules, types bizTypes, name stri
 	return h.named(ctx, types, name, forUpdate)
 }
 
-// takesText refuses a session that reads and writes text in another character set.
+// takesText refuses a session that reads and writes text in another character set, or takes empty texts for NULL.
 func (h *here) takesText(ctx context.Context) error {
-	var takes, gives string
-	err := h.sets(ctx, readCharset, nil, func(_ int, rows *sql.Rows) error { return rows.Scan(&takes, &gives) })
-	if err == nil && (takes != "utf8mb4" || gives != "utf8mb4") {
-		err = client.Refuse(ErrInvalid, "the character set of this transaction's session is %s, for results %s: ApplyTx needs utf8mb4", takes, gives)
+	var takes, gives, mode string
+	err := h.sets(ctx, readTexts, nil, func(_ int, rows *sql.Rows) error { return rows.Scan(&takes, &gives, &mode) })
+	switch {
+	case err != nil:
+		return err
+	case takes != "utf8mb4" || gives != "utf8mb4":
+		return client.Refuse(ErrInvalid, "the character set of this transaction's session is %s, for results %s: ApplyTx needs utf8mb4", takes, gives)
+	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"):
+		return client.Refuse(ErrInvalid, "the sql_mode of this transaction's session has EMPTY_STRING_IS_NULL, which stores empty texts as NULL: ApplyTx needs it without")
 	}
-	return err
+	return nil
 }
 
 // named reads the schedule of a name in the database of a caller's transaction; nil: there is none.
@@ -115,7 +120,8 @@ func (h *here) named(ctx context.Context, types bizTypes, name, lock string) (fo
 	return found, explain(err)
 }
 
-// readCharset reads which character set a session takes text for, and which one it gives.
-const readCharset = `SELECT /* tocsin schedule charset */
+// readTexts reads which character set a session takes text for, which one it gives, and what it takes texts for.
+const readTexts = `SELECT /* tocsin schedule charset */
     @@character_set_client,
-    COALESCE(@@character_set_results, @@character_set_client)`
+    COALESCE(@@character_set_results, @@character_set_client),
+    @@sql_mode`

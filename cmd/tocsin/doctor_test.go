@@ -83,6 +83,49 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 	says(t, s.why(s.adding("order.close", 1, "0s")), operator.StateReadOnly, "server db1 is read-only", "group orders has no node")
 }
 
+// A value of the server that stops writes, or those of others, is one finding, with what to change.
+func TestDoctorNamesTheVariableThatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	s, dsn := bareSite(t), startServer(t, devserver.MariaDBConfig{Durable: true, Args: []string{"--log-bin=bin", "--server-id=2", "--sync-binlog=1"}}).DSN()
+	s.write("tocsin.yaml", s.yaml(s.layout, strings.Replace(dsn, "root@", "shop@", 1)))
+	db, readOnly := openDB(t, dsn), "transaction_read_only"
+	if !devtest.IsMySQL(t) {
+		readOnly = "tx_read_only"
+	}
+	on := func(statement string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on("CREATE USER shop@'%'")
+	on("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON *.* TO shop@'%'")
+	s.applyAll()
+	for _, c := range []struct{ set, back, level, check, is, fix string }{
+		{"SET GLOBAL " + readOnly + " = 1", "SET GLOBAL " + readOnly + " = 0", "warn", "read-only", "its default transaction_read_only is on", "turn transaction_read_only (in MariaDB tx_read_only) off"},
+		{"SET GLOBAL binlog_format = 'STATEMENT'", "SET GLOBAL binlog_format = 'ROW'", "fail", "read-only", "binlog_format is STATEMENT", "set binlog_format = ROW"},
+		{"SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", "fail", "read-only", "read_only is on", "at the primary"},
+		{"SET GLOBAL init_connect = 'SET insert_id = 7'", "SET GLOBAL init_connect = ''", "fail", "reachable", "sets insert_id", "remove that from the server's init_connect"},
+		{"SET GLOBAL completion_type = 1", "SET GLOBAL completion_type = 0", "", "", "", ""},
+	} {
+		on(c.set)
+		got, bad := s.doctor(), 0
+		for _, check := range got.Checks {
+			if check.Level != "ok" && check.Subject == "server db1" {
+				bad++
+			}
+		}
+		if c.check != "" {
+			got.finding(t, c.level, c.check, c.is, c.fix)
+			bad--
+		}
+		if bad != 0 {
+			t.Errorf("%s: %d other findings: %+v", c.set, bad, got.Checks)
+		}
+		on(c.back)
+	}
+}
+
 func TestDoctorSeesThatCommitsWaitForAReplica(t *testing.T) {
 	t.Parallel()
 	args, name := []string{"--rpl-semi-sync-master-timeout=3600000"}, "rpl_semi_sync_master_enabled"
@@ -191,7 +234,7 @@ func TestDoctorOfAPairSaysWhatAFailOverNeeds(t *testing.T) {
 		says("commits wait", "ok", "replicas", "1 connected, and commits wait for one")
 	}
 	pair.Kill(0)
-	says("fail over", "fail", "reachable", pair.Address(1)+": is read-only; to fail over see docs/operations.md#fail-over", "start "+pair.Address(0)+", or fail over to "+pair.Address(1)+" as docs/operations.md#fail-over tells: first make sure that "+pair.Address(0)+" stays off")
+	says("fail over", "fail", "reachable", pair.Address(1)+": is read-only: read_only is on; to fail over see docs/operations.md#fail-over", "start "+pair.Address(0)+", or fail over to "+pair.Address(1)+" as docs/operations.md#fail-over tells: first make sure that "+pair.Address(0)+" stays off")
 	pair.Promote(1)
 	says("nothing to fail over to", "warn", "replicas", "none is connected, and the config names 2 addresses: there is nothing to fail over to")
 	s.write("tocsin.yaml", s.yaml(s.layout, "root@tcp("+pair.Address(1)+")/"))

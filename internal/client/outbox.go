@@ -32,7 +32,7 @@ VALUES `
 
 	// outboxRowSQL is one row. Parameters: op, name of the biz type, biz_id or 0, business key or "", time as text or NULL,
 	// milliseconds or NULL, dedup_key or NULL, headers or NULL, attribute.
-	outboxRowSQL = `(?, ?, ?, CAST(? AS BINARY), CAST(? AS DATETIME(3)), ?, CAST(? AS BINARY), ` + utf8SQL + `, ` + utf8SQL + `)`
+	outboxRowSQL = `(?, ?, ?, ` + bytesSQL + `, CAST(? AS DATETIME(3)), ?, CAST(? AS BINARY), ` + utf8OrNullSQL + `, ` + utf8SQL + `)`
 
 	// pgOutboxRowSQL is one row in PostgreSQL, whose parameters have numbers. They are the same, biz_id and time as text.
 	pgOutboxRowSQL = `(CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS numeric), CAST($%d AS varchar), CAST($%d AS timestamptz), CAST($%d AS bigint), CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS varchar))`

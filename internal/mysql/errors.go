@@ -57,6 +57,8 @@ func ClassOf(err error) Class {
 		return Contended
 	case errors.Is(err, errNoPrimary):
 		return Demoted
+	case errors.Is(err, ErrSession):
+		return Barred
 	case lost(err), untrusted(err):
 		return Lost
 	case errors.Is(err, driver.ErrBadConn): // also what RejectReadOnly makes of 1290
@@ -163,6 +165,8 @@ func Fault(err error) string {
 		return "takes no writes"
 	case class == Full:
 		return "has no room"
+	case errors.Is(err, ErrSession):
+		return "gives sessions that are refused"
 	case class == Barred:
 		return "does not admit this user"
 	case saidBy(err) != nil:

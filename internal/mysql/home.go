@@ -95,7 +95,7 @@ func newHome(key homeKey, marker Marker, targets []target) *home {
 	h := &home{key: key, marker: marker, opened: time.Now(), using: -1, pools: make(map[chan struct{}]bool), links: make(map[*link]bool), news: make(chan struct{})}
 	for _, to := range targets {
 		m := &member{target: to, kick: make(chan struct{}, 1)}
-		m.db = sql.OpenDB(&sessionConnector{to: &m.target, session: session, waits: newWaits(), leave: func() {}})
+		m.db = sql.OpenDB(&sessionConnector{to: &m.target, session: session(), waits: newWaits(), leave: func() {}})
 		m.db.SetMaxOpenConns(1)
 		h.members = append(h.members, m)
 	}

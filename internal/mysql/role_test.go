@@ -233,21 +233,22 @@ func TestAPoolLeavesAServerThatTurnedReadOnly(t *testing.T) {
 	old, promoted := startServer(t), startServer(t, "SET GLOBAL server_id = 2")
 	b := startBalancer(t, old.Endpoint())
 	s := open(t, asUser("shop", b.Addr().String()))
-	reads, err := s.DB.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	var conns [2]*sql.Conn
+	for i := range conns {
+		conn, err := s.DB.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns[i] = conn
 	}
-	defer reads.Close()
-	if err := reads.PingContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_ = conns[1].Close() // the write is its next statement
 	old.exec("SET GLOBAL read_only = 1")
 	b.lead(promoted.Endpoint())
 	if _, err := s.DB.ExecContext(t.Context(), "INSERT INTO shop.line VALUES (1)"); err != nil {
 		t.Errorf("a write: %v", err)
 	}
-	_ = reads.Close() // to the pool, which does not keep it
-	s.DB.SetMaxOpenConns(1)
+	_ = conns[0].Close() // to the pool, which does not keep it
 	for range 3 {
 		var id int
 		if err := s.DB.QueryRowContext(t.Context(), "SELECT @@server_id").Scan(&id); err != nil || id != 2 {
