@@ -13,8 +13,8 @@
 // Its answer is a list with a result for each task.
 //
 // For a Sink, 2xx completes and 410 buries. 429 and 503 say "later": no attempt is counted, and the receiver
-// gets fewer requests. Any other answer, redirects included, and a broken connection are failed
-// attempts. Retry-After may put off the next attempt, but makes it no sooner than the policy has it. Private, loopback and link-local addresses are refused when they are
+// gets fewer requests. Any other answer, redirects included, and a connection that breaks under a request are failed
+// attempts; a request that did not arrive is none. Retry-After may put off the next attempt, but makes it no sooner than the policy has it. Private, loopback and link-local addresses are refused when they are
 // dialled, unless the policy allows them.
 //
 // A Receiver is an http.Handler. It checks the signature and the age of a callback,

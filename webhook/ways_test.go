@@ -63,7 +63,7 @@ func toClosed(url string) func(*testing.T) *Sink {
 
 // toFull sends to a listener that accepts nobody, and whose queue is full.
 func toFull(t *testing.T) *Sink {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,9 @@ func toKept(after bool, end func(net.Conn)) func(*testing.T) *Sink {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.Close() })
+		ended := make(chan struct{})
 		go func() {
+			defer close(ended)
 			c, err := l.Accept()
 			if err != nil {
 				return
@@ -211,6 +213,9 @@ func toKept(after bool, end func(net.Conn)) func(*testing.T) *Sink {
 		s := open(t, "http://"+l.Addr().String())
 		if err := s.Deliver(t.Context(), tasks(1))[0]; err != nil {
 			t.Fatal(err)
+		}
+		if !after {
+			<-ended // TestAReceiverMayCloseIdleConnections has the requests that cross the end
 		}
 		return s
 	}
