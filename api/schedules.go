@@ -217,7 +217,7 @@ func SchedulesYAML(all []ScheduleDefinition) ([]byte, error) {
 type Schedule struct {
 	Definition ScheduleDefinition `json:"definition" doc:"With the defaults filled in: change it, and send it by PUT"`
 	ID         ID                 `json:"schedule_id"`
-	State      ScheduleState      `json:"state" doc:"active: makes runs; inactive: was deactivated; paused: after failed runs; ended: no fire time is left"`
+	State      ScheduleState      `json:"state" doc:"active: makes runs; inactive: was deactivated; paused: after failed runs; ended: no run is left to make, and reason says whether the last one is to come"`
 	Reason     string             `json:"reason,omitempty" doc:"Why it is paused or has ended"`
 	Revision   int64              `json:"revision" doc:"Grows with each change"`
 	NextFire   *Time              `json:"next_fire,omitempty" doc:"First fire time whose run is not made yet; left out unless it is active"`

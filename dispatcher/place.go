@@ -125,6 +125,10 @@ func (k *kind) report() LaneReport {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rule.Load()
+	if k.breaker.state == "" && k.breaker.throttle.idle(time.Now()) {
+		k.breaker.throttle = throttle{}
+		k.metrics.throttle(0)
+	}
 	report := LaneReport{BizType: r.policy.Name, State: Open, Ready: k.waiting, Running: k.running, Limit: r.policy.Concurrency, FullSince: k.fullSince}
 	switch {
 	case r.lacked:

@@ -16,6 +16,7 @@ const (
 	fewTaken    = 5                      // deliveries between two answers "later" that show little of the target's rate
 	manyTaken   = 20                     // deliveries after which a "later" to a task that was told so before is that task's matter
 	endRate     = 10_000                 // deliveries a second that the target takes: there is no need for a limit
+	forgetAfter = 10 * time.Minute       // in which no delivery had to wait: the same
 )
 
 // throttle is the rate at which deliveries of a biz type begin once its target has said later: what the target takes, found by
@@ -26,7 +27,7 @@ const (
 //	known -----> known       the same. In between, the rate grows as TCP's window does (CUBIC): quickly back to near the
 //	                         known rate, slowly past it, and then faster and faster
 //	known -----> searching   it said later, and has taken nothing since the last time
-//	any -------> no limit    it takes endRate
+//	any -------> no limit    it takes endRate, or no delivery has had to wait for forgetAfter
 //
 // The zero value is no limit. kind.mu guards it.
 type throttle struct {
@@ -39,6 +40,7 @@ type throttle struct {
 	last  time.Time     // when a delivery was last taken, at the earliest the end of the rest
 	next  time.Time     // no delivery begins before
 	since time.Time     // there is a limit
+	bound time.Time     // when a delivery last had to wait for it
 	rows  int           // tasks that a delivery may have, as the target took only a part of one; 0: no limit
 }
 
@@ -66,7 +68,7 @@ func (t *throttle) later(began, now time.Time, recent float64, taken int, rest t
 		t.rows = taken
 	}
 	rest = max(rest, t.apart())
-	t.from, t.grown, t.taken, t.cut, t.last, t.next = t.rate, 0, 0, now, now.Add(rest), time.Time{}
+	t.from, t.grown, t.taken, t.cut, t.last, t.next, t.bound = t.rate, 0, 0, now, now.Add(rest), time.Time{}, now
 	return rest
 }
 
@@ -82,7 +84,7 @@ func (t *throttle) took(began, now time.Time, rows int) {
 	t.grown += min(max(now.Sub(t.last), 0), most)
 	t.last = now
 	t.taken++
-	if t.rate = t.grow(); t.rate >= endRate {
+	if t.rate = t.grow(); t.rate >= endRate || t.idle(now) {
 		*t = throttle{}
 	}
 	if t.rows > 0 && rows >= t.rows {
@@ -108,8 +110,15 @@ func (t *throttle) wait(now time.Time) time.Duration {
 	if t.rate == 0 {
 		return 0
 	}
-	return t.next.Sub(now)
+	wait := t.next.Sub(now)
+	if wait > 0 {
+		t.bound = now
+	}
+	return wait
 }
+
+// idle reports whether the limit has had no effect for long.
+func (t *throttle) idle(now time.Time) bool { return t.rate > 0 && now.Sub(t.bound) > forgetAfter }
 
 // begin books a delivery. What was missed is not made up for: a target that spreads its limit evenly would not take it.
 func (t *throttle) begin(now time.Time) {

@@ -35,6 +35,7 @@ type Applied struct {
 	Changes  []Change     `json:"changes,omitempty"` // of Changed
 	ID       tocsin.JobID `json:"schedule_id"`       // 0: it is not created
 	State    State        `json:"state,omitempty"`
+	Stands   string       `json:"stands,omitempty"` // the state in words: see Schedule.Stands
 	Revision uint32       `json:"revision"`
 	Err      error        `json:"-"` // why it failed
 }
@@ -230,7 +231,7 @@ func (s *Schedules) applyOne(ctx context.Context, p place, d Definition, found *
 		return Applied{Name: a.Name, ID: a.ID, Err: a.Err}
 	}
 	if r != nil { // nil: it would be created
-		a.ID, a.State, a.Revision = r.ID, r.State, r.Revision
+		a.ID, a.State, a.Stands, a.Revision = r.ID, r.State, r.Stands(), r.Revision
 	}
 	return a
 }

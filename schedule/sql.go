@@ -238,6 +238,9 @@ func scanRow(rows *sql.Rows) (*row, error) {
 	r.Created, r.Modified, r.ReadAt, r.Anchor, r.MadeUntil = created.Time, modified.Time, read.Time, anchor.Time, made.Time
 	r.Start, r.End, r.NextFire = start.Time, end.Time, next.Time
 	r.Jitter, r.StartWithin = millis(jitter), millis(within)
+	if r.State == Ended {
+		r.Reason = r.ending()
+	}
 	rest, version := client.TakeVersion(r.headers)
 	r.PayloadVersion = version
 	if r.Headers, err = tocsin.Headers(rest).All(); err != nil {

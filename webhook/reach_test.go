@@ -223,3 +223,30 @@ func TestTooManyOpenFilesAreNoAttempt(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A 408 that comes before anything of the request has arrived is the end of an idle connection; a later one is an answer.
+func TestA408BeforeTheRequestIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	read := make(chan error)
+	plain, err := net.Dial("tcp", listen(t, func(c net.Conn) {
+		_, err := c.Read(make([]byte, 1))
+		_, _ = c.Write([]byte{1}) // acknowledges it
+		read <- err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{Conn: plain}
+	defer w.Close()
+	at := trip{wire: w, reused: true}
+	timedOut, fine := &http.Response{StatusCode: http.StatusRequestTimeout}, &http.Response{StatusCode: http.StatusOK}
+	if !at.early(timedOut) || at.early(fine) || (&trip{wire: w}).early(timedOut) {
+		t.Error("before the request: want 408 on a kept connection to be early, and nothing else")
+	}
+	if _, err := w.Write([]byte{1}); err != nil || <-read != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Read(make([]byte, 1)); err != nil || at.early(timedOut) {
+		t.Errorf("after the request: %v, a 408 is early", err)
+	}
+}

@@ -41,7 +41,7 @@ var notes = map[int]note{
 	http.StatusPermanentRedirect: redirect,
 
 	http.StatusBadRequest:                   {},
-	http.StatusUnauthorized:                 {"WWW-Authenticate", "it wants %s; callbacks have a signature, and no other credentials", "callbacks have a signature, and no other credentials"},
+	http.StatusUnauthorized:                 {"WWW-Authenticate", "it wants %s; callbacks have a signature, and no other credentials", ""}, // a receiver that refuses the signature has no challenge
 	http.StatusPaymentRequired:              {},
 	http.StatusForbidden:                    {},
 	http.StatusNotFound:                     {},

@@ -46,6 +46,7 @@ func TestTheErrorOfAnAnswerSaysWhatItWants(t *testing.T) {
 		"a redirect that is unknown":        {399, "Location", "/b", "399 (to http://old.example/b; redirects are not followed): moved"},
 		"a long redirect":                   {308, "Location", "/" + strings.Repeat("x", 999), "308 Permanent Redirect (to http://old.example/" + strings.Repeat("x", mostOfHeader-19) + "; redirects are not followed): moved"},
 		"a login":                           {401, "WWW-Authenticate", `Basic realm="hooks"`, `401 Unauthorized (it wants Basic realm="hooks"; callbacks have a signature, and no other credentials): moved`},
+		"a signature that is wrong":         {401, "", "", "401 Unauthorized: moved"},
 		"a login of a proxy":                {407, "Proxy-Authenticate", "Negotiate", "407 Proxy Authentication Required (by a proxy, which wants Negotiate): moved"},
 		"another method":                    {405, "Allow", "GET, HEAD", "405 Method Not Allowed (it takes GET, HEAD; callbacks are POST): moved"},
 		"another method that is not named":  {405, "", "", "405 Method Not Allowed (callbacks are POST): moved"},

@@ -188,7 +188,9 @@ func toKept(after bool, end func(net.Conn)) func(*testing.T) *Sink {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.Close() })
+		ended := make(chan struct{})
 		go func() {
+			defer close(ended)
 			c, err := l.Accept()
 			if err != nil {
 				return
@@ -211,6 +213,9 @@ func toKept(after bool, end func(net.Conn)) func(*testing.T) *Sink {
 		s := open(t, "http://"+l.Addr().String())
 		if err := s.Deliver(t.Context(), tasks(1))[0]; err != nil {
 			t.Fatal(err)
+		}
+		if !after {
+			<-ended // TestAReceiverMayCloseIdleConnections has the requests that cross the end
 		}
 		return s
 	}

@@ -93,7 +93,7 @@ func (d appliedSchedules) write(w io.Writer) {
 		count[s.Verdict]++
 		row := []string{s.Name, d.verdict(s.Verdict)}
 		if s.ID != 0 {
-			row = append(row, string(s.State), fmt.Sprint("revision ", s.Revision))
+			row = append(row, oneCell(cmp.Or(s.Stands, string(s.State))), fmt.Sprint("revision ", s.Revision))
 		}
 		rows = append(rows, row)
 		for _, c := range s.Changes {
@@ -160,13 +160,9 @@ func (a *app) showSchedule(s schedule.Schedule) error {
 
 // standing says how a schedule stands, a line for each fact.
 func standing(s schedule.Schedule) []string {
-	state := string(s.State)
-	if s.Reason != "" {
-		state += ": " + oneCell(s.Reason)
-	}
 	lines := []string{
 		fmt.Sprintf("schedule_id %s in table %04d, revision %d of %s", s.ID, s.Table, s.Revision, s.Modified.UTC().Format(timeText)),
-		state,
+		oneCell(s.Stands()),
 		fmt.Sprintf("%d runs made for fire times until %s, %d fire times passed over", s.Made, s.MadeUntil.UTC().Format(timeText), s.PassedOver),
 	}
 	if next := s.Fires(); !next.IsZero() {
