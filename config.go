@@ -108,8 +108,8 @@ func (c Config) Validate() error {
 	if slices.ContainsFunc(c.UseChanges, func(u func(ChangeFunc) ChangeFunc) bool { return u == nil }) {
 		return errors.New("a function of UseChanges is nil")
 	}
-	if c.WaitTimeout < 0 || c.WaitTimeout%time.Second != 0 {
-		return fmt.Errorf("wait time-out %s: use whole seconds", c.WaitTimeout)
+	if c.WaitTimeout < 0 || c.WaitTimeout > maxWaitTimeout || c.WaitTimeout%time.Second != 0 {
+		return fmt.Errorf("wait time-out %s: use whole seconds, at most %s", c.WaitTimeout, maxWaitTimeout)
 	}
 	return c.Outbox.validate(c.specs())
 }
@@ -124,9 +124,18 @@ func (c Config) checkNames() error {
 		if err := name.CheckShown("server", s.Name); err != nil {
 			return err
 		}
+		if s.MaxConns < 0 || s.MaxConns > maxConns {
+			return fmt.Errorf("server %s: %d connections: use 1 to %d, or 0 for the default", cmp.Or(s.Name, mysql.Redact(s.DSN)), s.MaxConns, maxConns)
+		}
 	}
 	return nil
 }
+
+// Bounds of the servers' own settings.
+const (
+	maxWaitTimeout = 365 * 24 * time.Hour // of wait_timeout
+	maxConns       = 100_000              // of max_connections
+)
 
 // specs returns the servers with every default filled in.
 func (c Config) specs() []mysql.Spec {

@@ -2,7 +2,6 @@ package tocsin
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -141,7 +140,7 @@ func (p Policy) Wait(n int, rnd func() float64) time.Duration {
 
 // doubled gives min(limit, base * 2^times) without overflow.
 func doubled(base, limit time.Duration, times int) time.Duration {
-	for range times {
+	for range min(times, 63) {
 		if base > limit/2 {
 			return limit
 		}
@@ -221,7 +220,8 @@ type BizType[T any] struct {
 }
 
 // Define names a biz type that is stored in the biz_type tables. T travels as JSON in
-// the task's payload; a T whose kind is string travels as it is. A name that is not
+// the task's payload; a T whose kind is string travels as it is. Every text in a T must be UTF-8. In an any, a number is a float64 for the
+// handler, or a json.Number if a float64 does not hold it exactly. A name that is not
 // valid for a biz type, such as the empty one of a zero BizType, is refused with
 // ErrInvalid when a task is added, and by node.Handle.
 //
@@ -357,7 +357,7 @@ func (b BizType[T]) Decode(info Info) (Task[T], error) {
 		reflect.ValueOf(&task.Payload).Elem().SetString(info.Payload)
 		return task, nil
 	}
-	if err := json.Unmarshal([]byte(info.Payload), &task.Payload); err != nil {
+	if err := client.ReadJSON(info.Payload, &task.Payload); err != nil {
 		return task, fmt.Errorf("payload of task %s is not a %s: %w", info.JobID, reflect.TypeFor[T](), err)
 	}
 	return task, nil

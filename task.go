@@ -109,10 +109,11 @@ type Task[T any] struct {
 // What a handler may return: nil completes the task; Bury, RetryIn and Snooze
 // say otherwise; any other error retries by the biz type's policy.
 
-// buried, retried and snoozed are read back by AsOutcome.
+// buried, retried and snoozed are read back by AsOutcome. The first two add no words of their own: the text of an error that
+// wraps them, whole, becomes the last error.
 type buried struct{ err error }
 
-func (e buried) Error() string { return "bury: " + e.err.Error() }
+func (e buried) Error() string { return e.err.Error() }
 func (e buried) Unwrap() error { return e.err }
 
 type retried struct {
@@ -120,29 +121,23 @@ type retried struct {
 	err error
 }
 
-func (e retried) Error() string { return fmt.Sprintf("retry in %s: %s", e.in, e.err) }
+func (e retried) Error() string { return e.err.Error() }
 func (e retried) Unwrap() error { return e.err }
 
 type snoozed struct{ in time.Duration }
 
 func (e snoozed) Error() string { return "snooze " + e.in.String() }
 
-// Bury gives the task up at once: it becomes dead with err as its last error.
-func Bury(err error) error { return buried{orUnknown(err)} }
+// Bury gives the task up at once: it becomes dead, with the text of the error that the handler returns as its last error. That error may be
+// Bury's own or wrap it. Of several marks in one error, Bury counts before RetryIn, and RetryIn before Snooze.
+func Bury(err error) error { return buried{client.OrUnknown(err)} }
 
-// RetryIn counts a failed attempt and tries again after d instead of the
-// policy's back-off. The policy's highest number of attempts still holds.
-func RetryIn(d time.Duration, err error) error { return retried{max(d, 0), orUnknown(err)} }
+// RetryIn counts a failed attempt and tries again after d, or after the
+// policy's back-off if that is longer. The policy's highest number of attempts still holds.
+func RetryIn(d time.Duration, err error) error { return retried{max(d, 0), client.OrUnknown(err)} }
 
-// Snooze delivers the task again after d without counting an attempt.
+// Snooze delivers the task again after d, 1 s at least, without counting an attempt.
 func Snooze(d time.Duration) error { return snoozed{max(d, 0)} }
-
-func orUnknown(err error) error {
-	if err == nil {
-		return errors.New("no reason given")
-	}
-	return err
-}
 
 // Verb is what a handler's error asks for.
 type Verb uint8
@@ -162,16 +157,17 @@ var verbNames = [...]string{"complete", "retry", "snooze", "bury", "skip"}
 func (v Verb) String() string { return verbNames[v] }
 
 // AsOutcome reads a handler's error: what it asks for, after how long (-1:
-// by the policy), and the reason to keep as last_error. If a method of err panics,
-// the reason says so.
+// by the policy), and the reason to keep as last_error, which is the whole text of err, or its type if it has no text. If a method of
+// err panics, the reason says so. A bare Snooze has no reason.
 func AsOutcome(err error) (verb Verb, in time.Duration, reason string) {
 	if err == nil {
 		return Completed, 0, ""
 	}
 	verb, in = Retried, -1
+	given := err // without a mark of ours around it
 	defer func() {
 		if p := recover(); p != nil { // a method of a nil pointer in err, say
-			reason = fmt.Sprintf("the handler returned a %T that can't be read: %v", err, p)
+			reason = fmt.Sprintf("the handler returned a %T that can't be read: %v", given, p)
 		}
 	}()
 	var b buried
@@ -179,13 +175,15 @@ func AsOutcome(err error) (verb Verb, in time.Duration, reason string) {
 	var s snoozed
 	switch {
 	case errors.As(err, &b):
-		verb, in, err = Buried, 0, b.err
+		verb, in, given = Buried, 0, b.err
 	case errors.As(err, &r):
-		in, err = r.in, r.err
+		in, given = r.in, r.err
 	case errors.As(err, &s):
-		return Snoozed, s.in, ""
+		if verb, in = Snoozed, s.in; err == error(s) {
+			return verb, in, ""
+		}
 	}
-	return verb, in, err.Error()
+	return verb, in, client.Words(err)
 }
 
 // MaxOutput is the most characters (not bytes) of a run's output; longer text is cut.
@@ -193,7 +191,7 @@ const MaxOutput = 1024
 
 // Output gives the run that is under way under ctx, a handler's context or one derived from it, its output: what
 // `tocsin task runs` shows. A run has one output. The last call wins, so it is for a result or a summary, not for a log.
-// Bytes that are no UTF-8 are replaced. If the attempt fails, its error stands before the output.
+// A byte that is no UTF-8 becomes \xff. If the attempt fails, its error stands before the output.
 //
 // In a batch, Output is for all of its tasks; see OutputOf. Output may be called concurrently. It does nothing under any
 // other context, once the handler has returned or the delivery has timed out, or if no history is kept of the biz type.

@@ -26,8 +26,8 @@ type NewTask struct {
 	BizKey         string            `json:"biz_key,omitempty" minLength:"1" maxLength:"64" doc:"A business key that is no number, at most 64 bytes: this, or biz_id" example:"ord_01J8Z3"`
 	DueTime        *Time             `json:"due_time,omitempty" doc:"When to act, at most ten years ahead: this, or delay_ms. A time in the past is due at once"`
 	DelayMS        *Int              `json:"delay_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"Act after this many milliseconds, by the database's clock: this, or due_time" example:"1800000"`
-	DedupKey       string            `json:"dedup_key,omitempty" minLength:"1" maxLength:"64" doc:"Key that only one task of this biz type and biz_id may have, at most 64 bytes" example:"close"`
-	UniqueKey      string            `json:"unique_key,omitempty" minLength:"1" maxLength:"64" doc:"In place of dedup_key: a key that only one task of this biz type and biz_id may have while it is in a status of unique_while, at most 64 bytes" example:"remind"`
+	DedupKey       string            `json:"dedup_key,omitempty" minLength:"1" maxLength:"130" doc:"Key that only one task of this biz type and biz_id may have, at most 64 bytes; \\x and hex digits stand for bytes" example:"close"`
+	UniqueKey      string            `json:"unique_key,omitempty" minLength:"1" maxLength:"130" doc:"In place of dedup_key: a key that only one task of this biz type and biz_id may have while it is in a status of unique_while, at most 64 bytes" example:"remind"`
 	UniqueWhile    []Status          `json:"unique_while,omitempty" maxItems:"4" doc:"Of unique_key; pending and claimed must be among them, and are meant if it is left out. done and dead may be"`
 	OnConflict     string            `json:"on_conflict,omitempty" enum:"keep,reschedule" doc:"If the unique_key is taken: keep leaves the task that is there as it is (so if it is left out), reschedule gives it this due_time or delay_ms if it is pending"`
 	Payload        *string           `json:"payload,omitempty" maxLength:"8192" doc:"Text that the handler gets as it is; null, the text, if it is left out" example:"{\"order\":42}"`
@@ -86,10 +86,18 @@ const nullPayload = "null"
 
 // keyed gives a task its dedup_key or unique key.
 func (n NewTask) keyed(task tocsin.NewTask) (tocsin.NewTask, error) {
-	for field, key := range map[string]string{"dedup_key": n.DedupKey, "unique_key": n.UniqueKey} {
-		if strings.HasPrefix(key, "\x00") {
+	keys := map[string]string{"dedup_key": n.DedupKey, "unique_key": n.UniqueKey}
+	for field, text := range keys {
+		key, err := name.ReadKey(text)
+		switch {
+		case err != nil:
+			return task, invalid(field, "%s", err)
+		case strings.HasPrefix(key, "\x00"):
 			return task, invalid(field, "a %s that begins with the character 0 is reserved", field)
+		case len(key) > tocsin.MaxDedupKey:
+			return task, invalid(field, "%s has %d bytes: at most %d", field, len(key), tocsin.MaxDedupKey)
 		}
+		keys[field] = key
 	}
 	switch {
 	case n.UniqueKey == "" && n.OnConflict != "":
@@ -97,7 +105,7 @@ func (n NewTask) keyed(task tocsin.NewTask) (tocsin.NewTask, error) {
 	case n.UniqueKey == "" && n.UniqueWhile != nil:
 		return task, invalid("unique_while", "unique_while is for tasks with a unique_key")
 	case n.UniqueKey == "":
-		return task.Dedup(n.DedupKey), nil
+		return task.Dedup(keys["dedup_key"]), nil
 	case n.DedupKey != "":
 		return task, invalid("unique_key", "name one of dedup_key and unique_key")
 	}
@@ -110,7 +118,7 @@ func (n NewTask) keyed(task tocsin.NewTask) (tocsin.NewTask, error) {
 	if n.UniqueWhile != nil && (!slices.Contains(n.UniqueWhile, "pending") || !slices.Contains(n.UniqueWhile, "claimed") || slices.Contains(n.UniqueWhile, "cancelled")) {
 		return task, invalid("unique_while", "unique_while has pending and claimed, and perhaps done and dead")
 	}
-	task = task.Unique(n.UniqueKey, tocsin.While(while...))
+	task = task.Unique(keys["unique_key"], tocsin.While(while...))
 	if n.OnConflict == "reschedule" {
 		task = task.OnConflict(tocsin.Reschedule)
 	}
@@ -126,10 +134,6 @@ func (n NewTask) at() string {
 		return "biz_type"
 	case headers != nil, marked && n.DueTime == nil:
 		return "headers"
-	case len(n.DedupKey) > tocsin.MaxDedupKey:
-		return "dedup_key"
-	case len(n.UniqueKey) > tocsin.MaxDedupKey:
-		return "unique_key"
 	case len(n.BizKey) > tocsin.MaxKey:
 		return "biz_key"
 	case n.DueTime != nil && !marked:

@@ -86,7 +86,7 @@ type SettleOne struct {
 	Do      string `json:"do" enum:"complete,retry,snooze,bury,release" doc:"complete: it is done. retry: a failed attempt, the last one of the policy makes the task dead. snooze: again after delay_ms, no attempt is counted. bury: it is dead. release: again at once, no attempt is counted"`
 	Output  string `json:"output,omitempty" maxLength:"8192" doc:"For the history, which keeps 1024 characters"`
 	Error   string `json:"error,omitempty" maxLength:"8192" doc:"Of retry and bury: why. The task keeps 255 characters"`
-	DelayMS *Int   `json:"delay_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"Of retry: until the next attempt, by the policy if it is left out. Of snooze: needed"`
+	DelayMS *Int   `json:"delay_ms,omitempty" minimum:"0" maximum:"315360000000" doc:"Of retry: until the next attempt, at least; the policy's wait if that is longer. Of snooze: needed; less than 1000 counts as 1000"`
 }
 
 // LeaseResult is what became of a lease.

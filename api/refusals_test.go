@@ -72,7 +72,7 @@ func badBodies() map[string]bad {
 		"a header that is a number":      {add(task(`"headers": {"tenant": 7}`)), 422, "invalid", "body.headers.tenant: expected string"},
 		"a header without a name":        {add(task(`"headers": {"": "` + secret + `"}`)), 422, "invalid", "for its name"},
 		"long headers":                   {add(task(`"headers": {"a": "` + strings.Repeat("x", 1100) + `"}`)), 422, "invalid", "at most 1024"},
-		"a long dedup_key":               {add(task(`"dedup_key": "` + strings.Repeat("k", 65) + `"`)), 422, "invalid", "body.dedup_key: expected length <= 64"},
+		"a long dedup_key":               {add(task(`"dedup_key": "` + strings.Repeat("k", 65) + `"`)), 422, "invalid", "dedup_key has 65 bytes: at most 64"},
 		"a dedup_key of too many bytes":  {add(task(`"dedup_key": "` + strings.Repeat("ü", 33) + `"`)), 422, "invalid", "dedup_key has 66 bytes: at most 64"},
 		"a reserved dedup_key":           {add(task(`"dedup_key": "\u0000abc"`)), 422, "invalid", "character 0 is reserved"},
 		"no biz type":                    {add(`{"biz_id": "1", "delay_ms": 1}`), 422, "invalid", `body: property "biz_type" is missing`},

@@ -19,8 +19,10 @@ func (a *API) scheduleChanges() {
 	registerWhole(a, operation{
 		id: "create_schedule", method: http.MethodPost, path: "/schedules", tag: "schedules", needs: apitoken.Write, status: http.StatusCreated,
 		summary: "Create a schedule",
-		about:   "It is active, and its first runs are made. Its name must be free, also among schedules of other biz types.",
-		errors:  []int{http.StatusNotFound, http.StatusConflict},
+		about: "It is active, and its first runs are made. Its name must be free, also among schedules of other biz types. A schedule that is there and says the same is " +
+			"returned as it is, so that the request is safe to repeat.",
+		also:   map[int]string{http.StatusOK: "The schedule was there, and says the same"},
+		errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, a.createSchedule)
 	registerWhole(a, operation{
 		id: "put_schedule", method: http.MethodPut, path: "/schedules/{name}", tag: "schedules", needs: apitoken.Write,
@@ -70,6 +72,7 @@ var changeErrors = []int{http.StatusNotFound, http.StatusConflict, http.StatusPr
 
 // createdSchedule is the answer of create_schedule.
 type createdSchedule struct {
+	Status   int
 	Location string `header:"Location" doc:"Path of the schedule"`
 	ETag     string `header:"ETag" doc:"For the If-Match of a change"`
 	Body     Schedule
@@ -85,12 +88,15 @@ func (a *API) createSchedule(ctx context.Context, c *call, in *struct{ Body NewS
 	if err != nil {
 		return nil, err
 	}
-	made, err := timers.Create(ctx, wanted)
+	made, existing, err := timers.CreateOnce(ctx, wanted)
 	if err != nil {
 		return nil, addProblem(err, wanted.BizType, "")
 	}
-	c.outcome = "created"
-	return &createdSchedule{"/v1/schedules/" + made.Name, tagOf(made), scheduleOf(made)}, nil
+	status := http.StatusCreated
+	if c.outcome = "created"; existing {
+		status, c.outcome = http.StatusOK, "there already"
+	}
+	return &createdSchedule{status, "/v1/schedules/" + made.Name, tagOf(made), scheduleOf(made)}, nil
 }
 
 // ScheduleChange is what a PUT has changed, or would change.

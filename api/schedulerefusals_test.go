@@ -23,7 +23,7 @@ func badSchedules() map[string]bad {
 		"a name with capitals":        {post("/schedules", hourly("Report", "")), 422, "invalid", "lower-case letters"},
 		"a name with a colon":         {post("/schedules", hourly("a:run", "")), 422, "invalid", "name"},
 		"a long name":                 {post("/schedules", hourly(strings.Repeat("a", 65), "")), 422, "invalid", "body.name: expected length <= 64"},
-		"a name that is there":        {post("/schedules", hourly("here", "")), 409, "exists", "there is a schedule of this name"},
+		"a name that is there":        {post("/schedules", hourly("here", `, "payload": "p"`)), 409, "exists", "there is a schedule of this name"},
 		"an unknown field of it":      {define(`, "paylaod": "x"`), 422, "invalid", "body.paylaod: unexpected property"},
 		"a state in a definition":     {define(`, "state": "inactive"`), 422, "invalid", "body.state: unexpected property"},
 		"no type of its runs":         {post("/schedules", `{"name": "new", "cron": "@daily"}`), 422, "invalid", `body: property "biz_type" is missing`},

@@ -217,12 +217,12 @@ func SchedulesYAML(all []ScheduleDefinition) ([]byte, error) {
 type Schedule struct {
 	Definition ScheduleDefinition `json:"definition" doc:"With the defaults filled in: change it, and send it by PUT"`
 	ID         ID                 `json:"schedule_id"`
-	State      ScheduleState      `json:"state" doc:"active: makes runs; inactive: was deactivated; paused: after failed runs; ended: no fire time is left"`
+	State      ScheduleState      `json:"state" doc:"active: makes runs; inactive: was deactivated; paused: after failed runs; ended: no run is left to make, and reason says whether the last one is to come"`
 	Reason     string             `json:"reason,omitempty" doc:"Why it is paused or has ended"`
 	Revision   int64              `json:"revision" doc:"Grows with each change"`
 	NextFire   *Time              `json:"next_fire,omitempty" doc:"First fire time whose run is not made yet; left out unless it is active"`
 	MadeUntil  Time               `json:"made_until" doc:"Runs of fire times up to this are made or passed over"`
-	Anchor     Time               `json:"anchor" doc:"When it was activated: @every counts from this"`
+	Anchor     Time               `json:"anchor" doc:"@every counts from this: the start, or else the activation"`
 	Failures   int                `json:"failures" doc:"Failed runs in a row"`
 	Made       int64              `json:"made" doc:"Runs made for fire times"`
 	PassedOver int64              `json:"passed_over" doc:"Fire times that were missed, and no run was made for"`

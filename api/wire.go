@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Time is a time on the wire: RFC 3339, written in UTC with milliseconds.
@@ -106,7 +106,7 @@ type Task struct {
 	Version        int64             `json:"version" doc:"Grows with each reschedule and redrive"`
 	InDelivery     bool              `json:"in_delivery,omitempty" doc:"Of a cancel or reschedule: a delivery of the task may be under way"`
 	ClaimedBy      string            `json:"claimed_by,omitempty"`
-	DedupKey       string            `json:"dedup_key,omitempty" doc:"Left out if it is not UTF-8, or of a schedule's run"`
+	DedupKey       string            `json:"dedup_key,omitempty" doc:"A key that is not UTF-8 is \\x and hex digits, which add_task takes too. Left out of a schedule's run"`
 	LastError      string            `json:"last_error,omitempty"`
 	Payload        string            `json:"payload" doc:"As it was added"`
 	PayloadVersion int               `json:"payload_version,omitempty" doc:"With which the task was added; left out for the first one, or none"`
@@ -126,8 +126,8 @@ func taskOf(i tocsin.Info) Task {
 		ClaimedBy: i.ClaimedBy, LastError: i.LastError, Payload: i.Payload, PayloadVersion: i.PayloadVersion, Created: Time{i.Created}, Modified: Time{i.Modified}, Table: i.Table,
 		Schedule: i.Schedule, FireTime: timeOf(i.FireTime),
 	}
-	if utf8.ValidString(i.DedupKey) && !strings.HasPrefix(i.DedupKey, "\x00") {
-		t.DedupKey = i.DedupKey
+	if !strings.HasPrefix(i.DedupKey, "\x00") {
+		t.DedupKey = name.KeyText(i.DedupKey)
 	}
 	t.Headers, _ = i.Headers.All() // written by plain SQL they may be none
 	return t

@@ -103,29 +103,29 @@ func explain(cfg EtcdConfig, err error) error {
 		return away{err}
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
+		if Advice(err) == "" {
+			err = advised{err, onTheWay(err)}
+		}
 		return err
 	}
 	conn, why := net.DialTimeout("tcp", hostOf(cfg.Endpoints[0]), probeTimeout)
 	if why != nil {
-		return away{fmt.Errorf("not reachable: %w", why)}
+		return away{advised{fmt.Errorf("not reachable: %w", why), onTheWay(why)}}
 	}
 	defer func() { _ = conn.Close() }()
-	if why := refusedTLS(conn, cfg); why != nil {
+	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
+	if cfg.TLS != nil || strings.HasPrefix(cfg.Endpoints[0], "https:") {
+		if why := refusedTLS(conn, cfg); why != nil {
+			return why
+		}
+	} else if why := refusedPlain(conn, cfg.Endpoints[0]); why != nil {
 		return why
 	}
-	return away{fmt.Errorf("no answer in time: %w", err)}
+	return away{advised{fmt.Errorf("no answer in time: %w", err), doReach}}
 }
 
 // refusedTLS says why the two sides don't agree on TLS, if that is what is wrong.
 func refusedTLS(conn net.Conn, cfg EtcdConfig) error {
-	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
-	if cfg.TLS == nil && !strings.HasPrefix(cfg.Endpoints[0], "https:") {
-		probe := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // only asked whether it speaks TLS; nothing is told
-		if err := probe.Handshake(); err == nil || errors.As(err, new(tls.AlertError)) {
-			return errors.New("it wants TLS, and the config gives none")
-		}
-		return nil
-	}
 	with := cfg.TLS.Clone()
 	if with == nil {
 		with = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -144,9 +144,45 @@ func refusedTLS(conn net.Conn, cfg EtcdConfig) error {
 		return nil
 	}
 	if dropped || errors.As(err, new(tls.RecordHeaderError)) || errors.Is(err, io.EOF) {
-		return fmt.Errorf("the config asks for TLS, and it speaks none: %w", err)
+		return advised{fmt.Errorf("the config asks for TLS, and it speaks none: %w", err), doPlain}
 	}
-	return fmt.Errorf("no TLS with it: %w", err)
+	return advised{fmt.Errorf("no TLS with it: %w", err), onTheWay(err)}
+}
+
+// http2 begins what a client says. The server's first frame has the type of settings, at this offset.
+const (
+	http2       = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	frameType   = 3
+	frameOfHTTP = 4
+)
+
+// refusedPlain says what answers in plain text, if it is not what gRPC runs on.
+func refusedPlain(conn net.Conn, endpoint string) error {
+	_, _ = io.WriteString(conn, http2)
+	said := make([]byte, frameType+1)
+	n, err := io.ReadFull(conn, said)
+	if n == len(said) && said[frameType] == frameOfHTTP || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	if speaksTLS(endpoint) {
+		return advised{errors.New("it wants TLS, and the config gives none"), doSecure}
+	}
+	if n == 0 {
+		return away{advised{fmt.Errorf("it closes each connection at once: %w", err), "start etcd behind what answers there, or correct etcd.endpoints in the config"}}
+	}
+	return advised{fmt.Errorf("it answers %q, which is not HTTP/2", said[:n]), doOther}
+}
+
+// speaksTLS asks whether it does; nothing is told.
+func speaksTLS(endpoint string) bool {
+	conn, err := net.DialTimeout("tcp", hostOf(endpoint), probeTimeout)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
+	err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()
+	return err == nil || errors.As(err, new(tls.AlertError))
 }
 
 // hostOf gives host:port of an endpoint.

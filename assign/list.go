@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -37,6 +38,24 @@ func OpenRegistry(ctx context.Context, cfg EtcdConfig, cluster string, tables in
 		return nil, err
 	}
 	return &Registry{client: client, cluster: cluster, tables: tables}, nil
+}
+
+// Alarms returns etcd's error for an alarm that it has raised, with which nodes can't write: reads don't show it. It returns nil if
+// this user may not ask.
+func (r *Registry) Alarms(ctx context.Context) error {
+	resp, err := r.client.AlarmList(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, raised := range resp.Alarms {
+		switch raised.Alarm {
+		case etcdserverpb.AlarmType_NOSPACE:
+			return rpctypes.ErrNoSpace
+		case etcdserverpb.AlarmType_CORRUPT:
+			return rpctypes.ErrCorrupt
+		}
+	}
+	return nil
 }
 
 // Close ends the connection to etcd.

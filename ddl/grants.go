@@ -62,6 +62,7 @@ type granting struct {
 const grantHead = `-- Rights of {roles} on server {server}: databases {databases} of layout {layout}.
 -- Run it as an administrator, {when}. It may be run again. It makes no user:
 --     CREATE USER {user} IDENTIFIED BY '...' REQUIRE SSL;
+SET SESSION sql_mode = {sql_mode};
 `
 
 func (g *granting) server(spec mysql.Spec) string {
@@ -75,7 +76,7 @@ func (g *granting) server(spec mysql.Spec) string {
 		}
 	}
 	g.text.WriteString(fill(grantHead, slots{
-		"roles": strings.Join(named, ", "), "server": oneLine(spec.Name), "databases": databasesOf(g.layout, spec), "layout": g.layout, "when": when, "user": g.to,
+		"roles": strings.Join(named, ", "), "server": oneLine(spec.Name), "databases": databasesOf(g.layout, spec), "layout": g.layout, "when": when, "user": g.to, "sql_mode": mysql.PeoplesMode,
 	}))
 	for _, db := range spec.Databases {
 		g.database(db)

@@ -408,7 +408,7 @@ func TestAMoveIsRefusedWithOneSentence(t *testing.T) {
 		"another cluster":     {func(c *tocsin.Config) { c.Cluster = "x" }, MoveOptions{}, `is of cluster "", the new one of "x"`},
 		"no such database":    {func(*tocsin.Config) {}, MoveOptions{Databases: []string{"toc_7"}}, "no database toc_7"},
 		"too many at once":    {func(*tocsin.Config) {}, MoveOptions{Parallel: 65}, "use 1 to 64"},
-		"a negative wait":     {func(*tocsin.Config) {}, MoveOptions{Wait: -1}, "is negative"},
+		"a negative wait":     {func(*tocsin.Config) {}, MoveOptions{Wait: -1}, "wait -1ns: use 0 to"},
 		"a config without it": {func(c *tocsin.Config) { c.Servers = nil }, MoveOptions{}, "no servers"},
 	} {
 		other := one

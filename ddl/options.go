@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/name"
 )
@@ -68,9 +69,10 @@ func (o Options) withDefaults(cfg tocsin.Config) (Options, error) {
 
 // checkEffort checks how long a call may wait, and its connections to each server.
 func checkEffort(wait time.Duration, parallel int) error {
+	if err := client.CheckDuration("wait", wait); err != nil {
+		return err
+	}
 	switch {
-	case wait < 0:
-		return fmt.Errorf("wait %s is negative", wait)
 	case parallel < 1 || parallel > maxParallel:
 		return fmt.Errorf("%d connections to each server: use 1 to %d", parallel, maxParallel)
 	}

@@ -40,7 +40,7 @@ func PlanOutbox(o Outbox) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return t.in(outboxHead) + remark(outboxFile) + "\n" + t.create() + ";\n\n" + t.in(identifyOutbox) + ";\n" + t.in(outboxRights), nil
+	return fill(t.in(outboxHead), slots{"prelude": mysql.Prelude(planWait)}) + remark(outboxFile) + "\n" + t.create() + ";\n\n" + t.in(identifyOutbox) + ";\n" + t.in(outboxRights), nil
 }
 
 // ApplyOutbox makes the table, in a database that must be there, and gives it an identity. It reports whether the table
@@ -112,11 +112,15 @@ func VerifyOutbox(ctx context.Context, o Outbox) (findings []Finding, err error)
 	if err != nil {
 		return nil, err
 	}
-	r := &report{server: s.Name}
-	if found[t.name] == nil {
+	form, err := s.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, stored := &report{server: s.Name}, found[form(t.name)]
+	if stored == nil {
 		r.add(t.full(), "is missing: run `tocsin outbox apply`")
 	} else {
-		r.table(t.full(), expected(outboxFile), found[t.name])
+		r.table(t.full(), expected(outboxFile), stored)
 		err = s.identified(ctx, t, r)
 	}
 	return r.findings, errors.Join(err, s.fit(ctx, t, r))
@@ -151,8 +155,12 @@ func (s *site) fit(ctx context.Context, t table, r *report) error {
 	if settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT" {
 		r.add(t.full(), "is on a server with binlog_format STATEMENT, which refuses the writes of a relay: set ROW or MIXED")
 	}
-	if mysql.IsOn(settings["read_only"]) {
-		r.add(t.full(), "is on a server that is read-only: name the primary")
+	why, err := mysql.ReadOnly(ctx, s.DB)
+	if err != nil {
+		return fmt.Errorf("ask %s whether it takes writes: %w", s.Name, err)
+	}
+	if why != "" {
+		r.add(t.full(), "is on a server that is read-only, "+why+": name the primary")
 	}
 	return nil
 }
@@ -191,15 +199,14 @@ FROM information_schema.tables
 WHERE table_schema = ?
     AND table_name = ?`
 
-// selectOutboxServer reads how the server writes its binary log, and whether it takes writes. MySQL 9 may lack a variable.
+// selectOutboxServer reads how the server writes its binary log. MySQL 9 may lack a variable.
 const selectOutboxServer = `SHOW /* tocsin outbox verify */ GLOBAL VARIABLES
-WHERE variable_name IN ('log_bin', 'binlog_format', 'read_only')`
+WHERE variable_name IN ('log_bin', 'binlog_format')`
 
 // outboxHead stands above the statements of a plan.
 const outboxHead = `-- An outbox of Tocsin, {database}.{table}. Run it as a user who may create and alter that table. It drops nothing and may be
 -- run again.
-SET SESSION lock_wait_timeout = 5;
-
+{prelude}
 `
 
 // outboxRights stands below them. The rights on columns are all that a relay may change of a row.

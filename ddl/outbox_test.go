@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -118,6 +119,58 @@ func TestAnOutboxIsNotForAServerThatLogsStatements(t *testing.T) {
 		table.Verifies(t, want...)
 		if _, err := db.Exec("SET GLOBAL read_only = OFF"); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A name of the config is looked for as the server compares names, and columns and indexes always without regard to case.
+func TestNamesAreComparedAsTheServerDoes(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"--lower-case-table-names=1"}} {
+		m, err := devserver.StartMariaDB(t.Context(), devserver.MariaDBConfig{Args: args})
+		if err != nil && args != nil && devtest.IsMySQL(t) {
+			continue // it takes the setting only when its folder is made
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = m.Stop() })
+		db, err := sql.Open("mysql", m.DSN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		do := func(statement string) {
+			t.Helper()
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := ddl.Outbox{DSN: m.DSN(), Table: "Shop.Tocsin_Outbox"}
+		do("CREATE DATABASE Shop")
+		if created, err := ddl.ApplyOutbox(t.Context(), o); err != nil || !created {
+			t.Errorf("%q: created %t, %v", args, created, err)
+		}
+		do("ALTER TABLE Shop.Tocsin_Outbox CHANGE biz_id BIZ_ID BIGINT UNSIGNED NOT NULL DEFAULT 0")
+		for range 2 {
+			if found, err := ddl.VerifyOutbox(t.Context(), o); err != nil || len(found) > 0 {
+				t.Errorf("%q: %v, %v", args, found, err)
+			}
+			if created, err := ddl.ApplyOutbox(t.Context(), o); err != nil || created {
+				t.Errorf("%q: created again %t, %v", args, created, err)
+			}
+		}
+		o.Table = "Shop.tocsin_outbox"
+		if found, err := ddl.VerifyOutbox(t.Context(), o); err != nil || (len(found) > 0) != (args == nil) {
+			t.Errorf("%q: another case: %v, %v", args, found, err)
+		}
+		do("CREATE DATABASE TOC_0")
+		cfg := tocsin.Config{Layout: tocsin.Layout{Databases: 1, Tables: 1}, Servers: []tocsin.Server{{Name: "db", DSN: m.DSN()}}, Cluster: "c"}
+		if _, err := ddl.Apply(t.Context(), cfg, ddl.Options{Cluster: "c"}); err != nil {
+			t.Errorf("%q: apply: %v", args, err)
+		}
+		if found, err := ddl.Verify(t.Context(), cfg); err != nil || len(found) > 0 {
+			t.Errorf("%q: %v, %v", args, found, err)
 		}
 	}
 }

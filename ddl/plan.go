@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
@@ -17,14 +18,19 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// planHead stands on top of each file. The low lock wait lets a statement fail
-// rather than queue behind a long transaction with everybody else behind it.
+// planWait and migrationWait are how long a statement of a plan waits for locks. So it fails rather than queue behind a long transaction
+// with everybody else behind it.
+const (
+	planWait      = 5 * time.Second
+	migrationWait = time.Second
+)
+
+// planHead stands on top of each file. The prelude sets what the statements rely on, whatever the server's defaults are.
 const planHead = `-- Tocsin schema, version {version}, for server {server}: databases {databases} of layout {layout}, cluster {cluster}.
 -- The cluster's identity is {identity}, on all servers.
 -- Run it as a user who may create databases and tables. It drops and alters nothing,
 -- and may be run again; where it stopped, run it again.
-SET SESSION lock_wait_timeout = 5;
-`
+{prelude}`
 
 // ServerPlan is everything to run on one server, in order.
 type ServerPlan struct {
@@ -48,7 +54,7 @@ func Plan(cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
 		var text strings.Builder
 		text.WriteString(fill(planHead, slots{
 			"version": layoutrow.SchemaVersion, "server": oneLine(spec.Name), "databases": databasesOf(cfg.Layout, spec), "layout": cfg.Layout,
-			"cluster": opt.Cluster, "identity": opt.Identity,
+			"cluster": opt.Cluster, "identity": opt.Identity, "prelude": mysql.Prelude(planWait),
 		}))
 		for _, db := range spec.Databases {
 			planDatabase(&text, cfg.Layout, newRow(cfg.Layout, db, opt))
@@ -140,8 +146,7 @@ const migrationHead = `-- Tocsin schema, from version {from} to {version}, for s
 -- Where it stopped, run it again. MariaDB skips what is done; for MySQL, use the client's --force: each of its errors 1060,
 -- duplicate column, is a table that is done. tocsin ddl verify counts them.
 -- The last statement of each database writes its new version, and only if nothing is missing.
-SET SESSION lock_wait_timeout = 1;
-`
+{prelude}`
 
 // PlanMigration gives per server what Apply would run there now: it looks at the servers and changes nothing.
 func PlanMigration(ctx context.Context, cfg tocsin.Config, opt Options) ([]ServerPlan, error) {
@@ -176,7 +181,7 @@ func PlanMigration(ctx context.Context, cfg tocsin.Config, opt Options) ([]Serve
 func (a *application) planUpgrade(u *upgrade) string {
 	var text strings.Builder
 	text.WriteString(fill(migrationHead, slots{
-		"from": cmp.Or(a.result.From, layoutrow.SchemaVersion), "version": layoutrow.SchemaVersion, "server": oneLine(u.Name),
+		"from": cmp.Or(a.result.From, layoutrow.SchemaVersion), "version": layoutrow.SchemaVersion, "server": oneLine(u.Name), "prelude": mysql.Prelude(migrationWait),
 	}))
 	before := text.Len()
 	for _, db := range u.Databases {

@@ -92,6 +92,62 @@ func TestWhatPlanWritesGivesExactlyWhatApplyGives(t *testing.T) {
 	}
 }
 
+// What is printed for people to run gives the same, whatever their session begins with.
+func TestAPlanIsRunWhateverTheSession(t *testing.T) {
+	t.Parallel()
+	direct := config(t, 1, 2)
+	opt := Options{Cluster: "c1", Identity: "i1"}
+	applied(t, direct, opt)
+	want := dump(t, direct)
+	begins := []string{"autocommit = 0, completion_type = 1, sql_safe_updates = 1, sql_select_limit = 0, foreign_key_checks = 0", "character_set_client = gbk, collation_connection = 'latin1_bin'"}
+	if devtest.IsMySQL(t) {
+		begins = append(begins, "transaction_read_only = 1, sql_generate_invisible_primary_key = 1", "default_storage_engine = MyISAM, sql_require_primary_key = 1")
+	} else {
+		begins = append(begins, "tx_read_only = 1, sql_if_exists = 1, max_statement_time = 60", "default_storage_engine = MyISAM, innodb_strict_mode = 0")
+	}
+	for _, mode := range devtest.SQLModes(t) {
+		begins = append(begins, "sql_mode = '"+mode+"'")
+	}
+	for _, begin := range begins {
+		planned := config(t, 1, 2)
+		path := filepath.Join(t.TempDir(), "plan.sql")
+		text := must(Plan(planned, opt))[0].Text + must(PlanOutbox(Outbox{Table: planned.Layout.Database(0) + ".tocsin_outbox"}))
+		if err := os.WriteFile(path, []byte("SET SESSION "+begin+";\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := runClient(t, planned.Servers[0].DSN, path); err != nil {
+			t.Errorf("%s: %v\n%s", begin, err, out)
+			continue
+		}
+		if got := dump(t, planned); !slices.Equal(got, want) {
+			t.Errorf("%s: planned:\n%s\n\ndirect:\n%s", begin, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		o := Outbox{DSN: planned.Servers[0].DSN, Table: planned.Layout.Database(0) + ".tocsin_outbox"}
+		if findings, err := VerifyOutbox(t.Context(), o); err != nil || len(findings) > 0 {
+			t.Errorf("%s: outbox: %+v, %v", begin, findings, err)
+		}
+	}
+}
+
+// A GRANT for a user who is not there makes none.
+func TestGrantsMakeNoUser(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, 1, 1)
+	applied(t, cfg, Options{})
+	path := filepath.Join(t.TempDir(), "grants.sql")
+	plans, err := Grants(cfg, GrantOptions{Roles: []string{"node"}, User: cfg.Layout.Prefix + "nobody"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("SET SESSION sql_mode = '';\n"+plans[0].Text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := runClient(t, cfg.Servers[0].DSN, path)
+	if err == nil || !strings.Contains(out, "ERROR 1133 ") && !strings.Contains(out, "ERROR 1410 ") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestPlanNeedsNoServerAndSharesOneClusterIDAndIdentity(t *testing.T) {
 	t.Parallel()
 	cfg := tocsin.Config{

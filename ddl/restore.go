@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
@@ -106,6 +107,17 @@ func CheckRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (
 	return r.results(), unread
 }
 
+// FindCopies is CheckRestored of all databases without the counts of tasks: it returns those that wait for a decision. kept are the
+// marks in etcd.
+func FindCopies(ctx context.Context, cfg tocsin.Config, kept map[int]int64) ([]Restored, error) {
+	r, unread, err := openRestore(ctx, cfg, RestoreOptions{Kept: kept})
+	if err != nil {
+		return nil, errors.Join(err, unread)
+	}
+	waiting := slices.DeleteFunc(r.results(), func(c Restored) bool { return !c.Waits() })
+	return waiting, errors.Join(unread, closeSites(r.sites))
+}
+
 // AcceptRestored settles tasks of the databases as the options say, and puts the databases into use. Tasks that it makes dead,
 // or finds dead, may have been delivered since the copy was made: a redrive takes them only if asked. A database that needs no
 // decision is refused. A copy gets the ownership and the grace of sweeps of the databases in use, if it is older than a change of
@@ -145,6 +157,9 @@ func AcceptRestored(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) 
 func openRestore(ctx context.Context, cfg tocsin.Config, opt RestoreOptions) (r *restore, unread, err error) {
 	opt.Parallel, opt.Until = cmp.Or(opt.Parallel, DefaultParallel), opt.Until.UTC() // statements get its digits
 	if err := cmp.Or(checkEffort(0, opt.Parallel), cfg.Validate()); err != nil {
+		return nil, nil, err
+	}
+	if err := client.CheckTime("until", opt.Until); err != nil && !opt.Until.IsZero() {
 		return nil, nil, err
 	}
 	if opt.Until.After(time.Now()) {

@@ -109,7 +109,7 @@ var roles = []Role{
 		Name: "schedule", Does: "tocsin schedule, and those who use package schedule",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "doorbell": {"INSERT"}, "schedule": {"SELECT", "INSERT", "UPDATE", "DELETE"},
-			"run": selected, taskFile: {"SELECT", "INSERT", "UPDATE"},
+			"run": {"SELECT", "INSERT"}, taskFile: {"SELECT", "INSERT", "UPDATE"},
 		},
 	},
 	{

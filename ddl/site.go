@@ -152,8 +152,14 @@ func (s *site) surveyDatabases(ctx context.Context) error {
 	if err := s.DB.SelectContext(ctx, &found, query, args...); err != nil {
 		return fmt.Errorf("server %s: list databases: %w", s.Name, err)
 	}
-	for _, name := range found {
-		s.databases[number[name]] = true
+	form, err := s.known(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range found { // MariaDB compares without regard to case here, also if these are two databases
+		if db, ours := number[form(name)]; ours {
+			s.databases[db] = true
+		}
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (s *structure) key(line string) bool {
 	}
 	name := m[2]
 	if m[1] == "PRIMARY KEY" {
-		name = "PRIMARY"
+		name = primary
 	}
 	s.indexes[name] = index{unique: m[1] != "KEY", columns: strings.ReplaceAll(m[3], " ", "")}
 	return true
@@ -204,6 +204,23 @@ WHERE table_schema = ?
 ORDER BY table_name, index_name, seq_in_index`
 )
 
+// folding reads how a server compares the names of databases and tables: 0 as they are written, 1 and 2 without regard to case.
+const folding = `SELECT /* tocsin ddl verify */
+    @@lower_case_table_names`
+
+// known returns a function that puts the name of a table into the form in which inspect returns it: two names of one table
+// get the same. Servers compare the names of columns and indexes without regard to case, whatever this says.
+func (s *site) known(ctx context.Context) (form func(string) string, err error) {
+	var fold int
+	if err := s.DB.GetContext(ctx, &fold, folding); err != nil {
+		return nil, fmt.Errorf("how server %s compares names: %w", s.Name, err)
+	}
+	if fold != 0 {
+		return strings.ToLower, nil
+	}
+	return func(name string) string { return name }, nil
+}
+
 // inspect reads the structure of every table of one database.
 func (s *site) inspect(ctx context.Context, database string) (map[string]*structure, error) {
 	var tables []struct {
@@ -222,26 +239,37 @@ func (s *site) inspect(ctx context.Context, database string) (map[string]*struct
 			return nil, fmt.Errorf("inspect %s on server %s: %w", database, s.Name, err)
 		}
 	}
+	form, err := s.known(ctx)
+	if err != nil {
+		return nil, err
+	}
 	found := map[string]*structure{}
 	for _, t := range tables {
-		found[t.Name] = &structure{
+		found[form(t.Name)] = &structure{
 			engine: t.Engine, collation: t.Collation,
 			still:   strings.Contains(strings.ToLower(t.Options), "stats_auto_recalc=0"),
 			columns: map[string]column{}, indexes: map[string]index{},
 		}
 	}
 	for _, c := range columns { // a table that was made since the list was read is left out
-		if t := found[c.Table]; t != nil {
-			t.columns[c.Name] = c.column()
+		if t := found[form(c.Table)]; t != nil {
+			t.columns[strings.ToLower(c.Name)] = c.column()
 		}
 	}
 	for _, x := range indexes {
-		if t := found[x.Table]; t != nil {
-			t.indexes[x.Name] = t.indexes[x.Name].with(x)
+		if t := found[form(x.Table)]; t != nil {
+			name := x.Name
+			if name != primary {
+				name = strings.ToLower(name)
+			}
+			t.indexes[name] = t.indexes[name].with(x)
 		}
 	}
 	return found, nil
 }
+
+// primary is what servers call the primary key.
+const primary = "PRIMARY"
 
 // storedColumn is a row of selectColumns.
 type storedColumn struct {
@@ -281,7 +309,7 @@ type storedIndex struct {
 
 // with adds the next column of an index.
 func (x index) with(s storedIndex) index {
-	column := s.Column.String
+	column := strings.ToLower(s.Column.String)
 	if s.Prefix.Valid {
 		column += "(" + s.Prefix.String + ")"
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
 )
@@ -27,6 +29,7 @@ func Tasks(ctx context.Context) []tocsin.Info {
 type attemptContext struct {
 	parent   context.Context
 	deadline time.Time
+	resent   prometheus.Counter // of secondResent
 
 	mu     sync.Mutex
 	tasks  []tocsin.Info   // the worker's own slice; nil after the delivery
@@ -42,7 +45,7 @@ func (c *attemptContext) Deadline() (time.Time, bool) { return c.deadline, true 
 // Done is closed at the deadline, when the node stops, when the tasks are called off, and after the delivery.
 func (c *attemptContext) Done() <-chan struct{} { return c.real().Done() }
 
-// Value returns the tasks, what keeps their outputs, or what the real context does:
+// Value returns the tasks, what keeps their outputs, what counts a request that was sent again, or what the real context does:
 // that is also how the standard library finds out that its own kind of context is
 // behind this one.
 func (c *attemptContext) Value(key any) any {
@@ -55,6 +58,8 @@ func (c *attemptContext) Value(key any) any {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.output
+	case client.ResentKey:
+		return c.resent.Inc
 	}
 	return c.real().Value(key)
 }

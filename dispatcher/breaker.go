@@ -13,19 +13,20 @@ const (
 	longestProbe = 30 * time.Second // between two probes, and of a rest that a target asks for
 )
 
-// breaker is what a kind knows of its target. While the target is away, the kind has no demand: its tasks wait in
+// breaker is what a kind knows of its target. While the target is away or has said "later", the kind has no demand: its tasks wait in
 // MySQL and cost no statement.
 //
-//	closed -----> open       deliveries in a row could not reach the target, or one that is known to be away; or it answered how long it wants to rest
-//	open -------> half-open  the wait is over: one delivery of one row may start, the probe
-//	half-open --> closed     the probe reached the target, whatever became of its task
-//	half-open --> open       it did not, or the target wants to rest longer
+//	closed -----> open       deliveries in a row could not reach the target, or one that is known to be away; or it said later
+//	open -------> half-open  the wait is over: one delivery may start, the probe; of one row, if the target was away
+//	half-open --> closed     the probe reached the target, whatever became of its task. After a "later", deliveries begin at the throttle's rate
+//	half-open --> open       it did not, or the target said later
 //
 // It has no words for the target's answers: a failed attempt shows that the target is there. The zero value is closed;
-// kind.mu guards all but rests and heeds.
+// kind.mu guards all but rests, heeds and tally.
 type breaker struct {
 	rests  atomic.Bool // no row is loaded or started; changed under kind.mu
-	heeds  atomic.Bool // not closed, or the last delivery did not reach the target; changed under kind.mu
+	heeds  atomic.Bool // not closed, throttled, or the last delivery did not reach the target; changed under kind.mu
+	tally  takenTally  // of deliveries that were taken
 	state  State       // Away or Busy; "": closed
 	why    string
 	since  time.Time   // it is not closed
@@ -34,6 +35,9 @@ type breaker struct {
 	opened int         // waits so far
 	failed int         // deliveries in a row that did not reach the target
 	waits  *backoff.ExponentialBackOff
+
+	throttle throttle
+	laters   int // deliveries in a row to which the target said later
 }
 
 // notReached is an error of a sink whose delivery sent nothing to its target, since that could not be reached.
@@ -45,7 +49,7 @@ type away interface{ Away() bool }
 // unsent is an error of a sink that refuses a task by itself: its target was not asked.
 type unsent interface{ Unsent() bool }
 
-// resting is an error of a sink whose target has answered how long it wants to be left alone. Zero: it has not.
+// resting is an error of a sink whose target has said "later": for how long it wants to be left alone, at least. Zero: it has not.
 type resting interface{ RestFor() time.Duration }
 
 // finding is what a delivery tells of its target.
@@ -53,13 +57,16 @@ type finding struct {
 	missed bool          // no task of it reached the target, of those that were sent
 	silent bool          // none was sent
 	away   bool          // missed, and the sink knows that the target is away
-	rest   time.Duration // for so long the target wants to rest; 0: it does not
+	rest   time.Duration // the target said later, to some task at least, and wants to rest for so long; 0: it did not
+	taken  int           // tasks to which it said anything else
+	told   bool          // those to which it said later were told so before
 	why    string
 }
 
 // find sums up the replies of a delivery.
 func find(replies []reply) (f finding) {
 	n, unsent := 0, 0
+	f.told = true
 	for _, a := range replies {
 		switch {
 		case a.unsent:
@@ -69,8 +76,9 @@ func find(replies []reply) (f finding) {
 			n++
 			f.away = f.away || a.away
 		case a.rest > 0:
-			f.rest = max(f.rest, a.rest)
+			f.rest, f.told = max(f.rest, a.rest), f.told && a.told
 		default:
+			f.taken++
 			continue
 		}
 		f.why = a.reason
@@ -79,9 +87,12 @@ func find(replies []reply) (f finding) {
 	return f
 }
 
-// judge takes in how the delivery of a worker ended.
-func (k *kind) judge(w *worker, replies []reply) {
-	b, f := &k.breaker, find(replies)
+// judge takes in how the delivery of a worker ended, which began at a time.
+func (k *kind) judge(w *worker, began time.Time, replies []reply) {
+	b, f, at := &k.breaker, find(replies), time.Now()
+	if !f.missed && !f.silent && f.rest == 0 {
+		b.tally.add(at)
+	}
 	if !f.missed && f.rest == 0 && !b.heeds.Load() {
 		return
 	}
@@ -97,18 +108,35 @@ func (k *kind) judge(w *worker, replies []reply) {
 		if b.failed++; probe || b.state == "" && (f.away || b.failed >= breakAfter) {
 			k.open(Away, f.why, b.wait())
 		}
-	case f.rest > 0 && (b.state == "" || probe || b.state == Busy && time.Until(b.next) < f.rest):
-		b.calm()
-		k.open(Busy, f.why, f.rest)
+	case f.rest > 0:
+		k.toldLater(f, probe, began, at)
 	case probe:
 		k.close()
-	case b.state == "":
-		b.failed = 0
+		fallthrough
+	default:
+		b.failed, b.laters = 0, 0
+		b.throttle.took(began, at, f.taken)
 	}
-	b.heeds.Store(b.state != "" || b.failed > 0)
+	k.metrics.throttle(b.throttle.rate)
+	b.heeds.Store(b.state != "" || b.failed > 0 || b.laters > 0 || b.throttle.rate > 0)
 	now, since, rest := b.state, b.since, time.Until(b.next)
 	k.mu.Unlock()
 	k.turned(before, now, since, rest, f.why)
+}
+
+// toldLater slows down a target that said later, and lets it rest. If it takes the others' tasks and only repeats its word to one, that is the
+// task's matter. Called under k.mu.
+func (k *kind) toldLater(f finding, probe bool, began, at time.Time) {
+	b := &k.breaker
+	b.laters++
+	if f.told && !probe && b.state == "" && b.laters == 1 && (b.throttle.rate == 0 || b.throttle.taken >= manyTaken) {
+		return
+	}
+	rest := b.throttle.later(began, at, b.tally.recent(at), f.taken, f.rest)
+	if b.state == "" || probe || b.state == Busy && time.Until(b.next) < rest {
+		b.calm()
+		k.open(Busy, f.why, rest)
+	}
 }
 
 // turned acts on a change of state, and logs it.
@@ -118,7 +146,7 @@ func (k *kind) turned(before, now State, since time.Time, rest time.Duration, wh
 	case now != "" && k.breaker.rests.Load():
 		k.clear()
 		if before == "" {
-			k.limit.Of(log, string(now)).Warn("the target of a biz type is away or wants to rest: its tasks wait, and use no attempt",
+			k.limit.Of(log, string(now)).Warn("the target of a biz type is away or says later: its tasks wait, and use no attempt",
 				"biz_type", name, "state", string(now), "next_try_in", rest.Round(time.Millisecond).String(), "error", why)
 		}
 	case now == "" && before != "":
@@ -193,11 +221,14 @@ func (k *kind) halfOpen(wait int) {
 	k.wakeServers()
 }
 
-// probes makes the worker's next delivery the probe, and returns the rule of a delivery of one row. Called under k.mu
+// probes makes the worker's next delivery the probe, and returns its rule: a target that was away gets one row. Called under k.mu
 // while it is half-open.
 func (k *kind) probes(w *worker, r *rule) *rule {
 	k.breaker.rests.Store(true)
 	w.probe = true
+	if k.breaker.state == Busy {
+		return r
+	}
 	one := *r
 	one.batch = 1
 	return &one

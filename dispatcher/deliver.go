@@ -162,8 +162,10 @@ func (w *worker) call(ctx context.Context, sink Sink) (replies []reply) {
 		return same(replyOf(fmt.Errorf("the handler returned %d results for %d tasks", len(errs), n)), n)
 	}
 	w.replies = w.replies[:0]
-	for _, err := range errs {
-		w.replies = append(w.replies, replyOf(err))
+	for i, err := range errs {
+		a := replyOf(err)
+		a.told = a.rest > 0 && toldOf(&w.infos[i]).times > 0
+		w.replies = append(w.replies, a)
 	}
 	return w.replies
 }

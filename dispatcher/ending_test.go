@@ -152,10 +152,6 @@ var endingCases = map[string]endingCase{
 		handler: func(context.Context, tocsin.Info) error { time.Sleep(3 * time.Second); return errors.New("late") }, status: tocsin.Pending,
 		calls: 1, tries: 1, reason: "delivery timed out after 2s", next: 5 * time.Second, cause: "timeout", logged: logLate,
 	},
-	"a refused address": {
-		handler: says("", fmt.Errorf("x: %w", callback("refused_address"))), status: tocsin.Pending, calls: 2, tries: 2, reason: "x: no",
-		cause: "refused_address", logged: logFailed,
-	},
 	"nobody there": {
 		handler: says("", callback("unreachable")), status: tocsin.Pending, calls: 2, tries: 2, reason: "no", cause: "unreachable", logged: logFailed,
 	},

@@ -112,11 +112,14 @@ func (k *kind) stopTimer() {
 func (k *kind) free(l *lane) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.breaker.state != "" {
+	if k.breaker.state == Away {
 		return 1
 	}
 	r := k.rule.Load()
-	one := min(cmp.Or(k.slot, r.batch), r.batch)
+	one := k.breaker.throttle.most(min(cmp.Or(k.slot, r.batch), r.batch))
+	if k.breaker.state != "" {
+		return one
+	}
 	n := max(r.policy.Concurrency-k.running, 0) * one
 	if r.rows > 0 {
 		n = min(n, max(r.rows-k.inDelivery, 0))
@@ -124,6 +127,9 @@ func (k *kind) free(l *lane) int {
 	if k.limiter != nil {
 		second := int(k.limiter.Limit())
 		n = min(n, max(second/len(k.lanes)+1, min(r.batch, second+1)))
+	}
+	if rate := k.breaker.throttle.rate; rate > 0 {
+		return min(n, (int(rate)/len(k.lanes)+1)*one)
 	}
 	if r.pulled() {
 		return min(n, k.wanted(r, l))
@@ -168,6 +174,8 @@ func (k *kind) start(r *rule) {
 	switch {
 	case k.breaker.state != "":
 		wanted = min(wanted, 1)
+	case k.breaker.throttle.rate > 0:
+		wanted = min(wanted, 2) // as with the limiter: the second one sets the timer
 	case k.limiter != nil:
 		wanted = min(wanted, k.unused+max(0, int(k.limiter.Tokens()))+1) // one more, which is refused and sets the timer
 	}
@@ -222,7 +230,7 @@ func (k *kind) next(w *worker) ([]*task, *rule) {
 	ready := &k.lanes[k.turn%len(k.lanes)].ready
 	if k.breaker.state != "" {
 		r = k.probes(w, r)
-		w.tasks, _ = ready.pop(r, 1, 1, w.tasks[:0])
+		w.tasks, _ = ready.pop(r, k.most(r), k.together(r), w.tasks[:0])
 	} else {
 		w.tasks, k.slot = ready.pop(r, k.most(r), k.together(r), w.tasks[:0])
 	}
@@ -230,7 +238,7 @@ func (k *kind) next(w *worker) ([]*task, *rule) {
 	k.waiting -= len(w.tasks)
 	k.setRows(w, len(w.tasks))
 	k.charge(len(w.tasks))
-	w.waited = k.limiter != nil || k.breaker.state != "" || k.running >= r.policy.Concurrency || k.most(r) == 0
+	w.waited = k.limiter != nil || k.breaker.throttle.rate > 0 || k.breaker.state != "" || k.running >= r.policy.Concurrency || k.most(r) == 0
 	if r.rows > 0 && k.waiting > 0 {
 		k.start(r) // it has found no room before
 	}
@@ -243,7 +251,7 @@ func (k *kind) setRows(w *worker, rows int) { k.inDelivery, w.rows = k.inDeliver
 // most returns how many rows the next delivery may have: one after a delivery that did not reach the target. 0: none until others end, as a
 // delivery of few rows costs as much as one of many. Called under k.mu.
 func (k *kind) most(r *rule) int {
-	most := r.batch
+	most := k.breaker.throttle.most(r.batch)
 	if k.breaker.failed > 0 {
 		most = 1
 	}
@@ -294,36 +302,49 @@ func (k *kind) noteFate(verb tocsin.Verb, fate store.Fate) {
 	}
 }
 
-// allow asks the rate for one more row. Where it refuses, a timer pumps again
+// allow asks the throttle and the rate for one more row. Where one refuses, a timer pumps again
 // when there is a token. Called under k.mu.
 func (k *kind) allow(r *rule) bool {
-	if k.limiter == nil {
-		return true
-	}
 	if k.timer != nil {
 		return false
 	}
-	if k.unused > 0 {
-		k.unused--
+	now := time.Now()
+	wait := k.breaker.throttle.wait(now)
+	if wait <= 0 {
+		wait = k.token(r, now)
+	}
+	if wait <= 0 {
+		k.breaker.throttle.begin(now)
 		return true
 	}
-	if share := k.share(r); share != k.limiter.Limit() {
-		k.limiter.SetLimit(share)
-		k.limiter.SetBurst(made(share, r))
-	}
-	res := k.limiter.ReserveN(time.Now(), 1)
-	delay := res.Delay()
-	if delay <= 0 {
-		return true
-	}
-	res.Cancel()
-	k.timer = time.AfterFunc(min(delay, recheck), func() { // the peers may become fewer
+	k.timer = time.AfterFunc(min(wait, recheck), func() { // the peers may become fewer
 		k.mu.Lock()
 		k.timer = nil
 		k.mu.Unlock()
 		k.pump()
 	})
 	return false
+}
+
+// token takes one of the rate's tokens, or returns how long there will be none. Called under k.mu.
+func (k *kind) token(r *rule, now time.Time) time.Duration {
+	switch {
+	case k.limiter == nil:
+		return 0
+	case k.unused > 0:
+		k.unused--
+		return 0
+	}
+	if share := k.share(r); share != k.limiter.Limit() {
+		k.limiter.SetLimit(share)
+		k.limiter.SetBurst(made(share, r))
+	}
+	res := k.limiter.ReserveN(now, 1)
+	delay := res.DelayFrom(now)
+	if delay > 0 {
+		res.Cancel()
+	}
+	return delay
 }
 
 // charge books the rows of a batch beyond the first, which allow has booked:
@@ -344,6 +365,7 @@ func (k *kind) notStarted(rows int) {
 	if k.limiter != nil {
 		k.unused += rows
 	}
+	k.breaker.throttle.next = time.Time{}
 }
 
 // wakeServers tells the loaders of all servers that there is room.

@@ -31,7 +31,7 @@ func (d *Dispatcher) exportLanes(r prometheus.Registerer) {
 		queued:   desc("lane_queued", "Ids in the due queues.", "biz_type"),
 		running:  desc("lane_running", "Slots in use: deliveries under way.", "biz_type"),
 		slots:    desc("lane_limit", "Slots that the node has: the policy's concurrency.", "biz_type"),
-		state:    desc("lane_state", "0 open, 1 waiting for its rate, 2 paused, 3 lacking: this node has no handler or secret for the type, 4 away: its target can't be reached, 5 busy: its target wants to rest.", "biz_type"),
+		state:    desc("lane_state", "0 open, 1 waiting for its rate, 2 paused, 3 lacking: this node has no handler or secret for the type, 4 away: its target can't be reached, 5 busy: its target has said later.", "biz_type"),
 		yield:    desc("yield_rate", "Tasks a second that lower priorities may load while tasks of this one begin; 0: none begins.", "priority"),
 		settling: desc("unsettled_age_seconds", "How long the oldest outcome has waited to be settled; 0 if none waits."),
 	})

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -276,7 +277,7 @@ func (m *memory) apply(row *store.Row, o store.Outcome) {
 		row.Status, row.Action, row.LastError = tocsin.Pending, o.Next, o.Reason
 		row.Attempts++
 	case tocsin.Snoozed:
-		row.Status, row.Action = tocsin.Pending, o.Next
+		row.Status, row.Action, row.LastError = tocsin.Pending, o.Next, cmp.Or(o.Reason, row.LastError)
 	case tocsin.Buried:
 		row.Status, row.LastError = tocsin.Dead, o.Reason
 		row.Attempts++

@@ -48,6 +48,8 @@ type metrics struct {
 	timeouts     *prometheus.CounterVec
 	breaks       *prometheus.CounterVec
 	notReached   *prometheus.CounterVec
+	toldLater    *prometheus.CounterVec
+	throttle     *prometheus.GaugeVec
 	lateness     *prometheus.HistogramVec
 	took         *prometheus.HistogramVec
 }
@@ -65,6 +67,7 @@ type kindMetrics struct {
 	wentAway   lazyCounter
 	gotBusy    lazyCounter
 	notReached lazyCounter
+	toldLater  lazyCounter
 }
 
 // lazyCounter is a counter of a vector that is made at its first use. The zero value is ready.
@@ -106,6 +109,17 @@ func (k *kindMetrics) missed(tasks int) {
 	k.notReached.of(k.all.notReached, k.name).Add(float64(tasks))
 }
 
+func (k *kindMetrics) later() { k.toldLater.of(k.all.toldLater, k.name).Inc() }
+
+// throttle shows the rate to which deliveries have slowed down; 0: they have not.
+func (k *kindMetrics) throttle(rate float64) {
+	if rate > 0 {
+		k.all.throttle.WithLabelValues(k.name).Set(rate)
+	} else {
+		k.all.throttle.DeleteLabelValues(k.name)
+	}
+}
+
 func (k *kindMetrics) timeOut() { k.timeouts.of(k.all.timeouts, k.name).Inc() }
 
 func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
@@ -133,17 +147,20 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		ended:        counterVec(f, "attempts", "Attempts that ended, by outcome.", "biz_type", "verb"),
 		failures:     counterVec(f, "failures", "Attempts that failed, and were retried or made their task dead, by cause.", "biz_type", "cause"),
 		timeouts:     counterVec(f, "timeouts", "Attempts settled before their target returned.", "biz_type"),
-		breaks:       counterVec(f, "breaks", "How often deliveries of a biz type ceased, by why: away, its target could not be reached; busy, it wanted to rest.", "biz_type", "state"),
+		breaks:       counterVec(f, "breaks", "How often deliveries of a biz type ceased, by why: away, its target could not be reached; busy, it said later.", "biz_type", "state"),
 		notReached:   counterVec(f, "not_reached", "Tasks whose delivery could not reach its target, each time: not counted as attempts.", "biz_type"),
-		lateness:     histogramVec(f, "lateness_seconds", "Delivery start minus action time, by the server's clock.", latenessBuckets),
-		took:         histogramVec(f, "delivery_seconds", "How long deliveries took.", tookBuckets),
+		toldLater:    counterVec(f, "told_later", "Tasks whose target answered that it takes them later, each time: not counted as attempts.", "biz_type"),
+		throttle: f.NewGaugeVec(prometheus.GaugeOpts{Name: "tocsin_dispatcher_lane_throttle",
+			Help: "Deliveries a second to which the node has slowed down, since the target of the biz type has said later. Only of types that are throttled."}, []string{"biz_type"}),
+		lateness: histogramVec(f, "lateness_seconds", "Delivery start minus action time, by the server's clock.", latenessBuckets),
+		took:     histogramVec(f, "delivery_seconds", "How long deliveries took.", tookBuckets),
 	}
 	settled := counterVec(f, "settled", "Outcomes stored, by what became of them.", "fate")
 	for i := range m.settledBy {
 		m.settledBy[i] = settled.WithLabelValues(store.Fate(i).String())
 	}
 	again := counterVec(f, "second_deliveries",
-		"Deliveries made, or to be made, once more without a failed attempt, by cause: cut_off by the end of the node, overlapped with one that ignores its context, elsewhere as another process settled or claimed the task, crashed for tasks with a claim that ran out before.",
+		"Deliveries made, or to be made, once more without a failed attempt, by cause: cut_off by the end of the node, overlapped with one that ignores its context, elsewhere as another process settled or claimed the task, crashed for tasks with a claim that ran out before, resent as a kept connection broke under a callback that may have arrived.",
 		"cause")
 	for i, label := range secondLabels {
 		m.second[i] = again.WithLabelValues(label)

@@ -19,8 +19,9 @@ type reply struct {
 	untaken bool          // no worker took it: see ErrUntaken
 	unsent  bool          // found without the target: it shows nothing of that
 	cause   cause         // of a failure
-	in      time.Duration // Retried, Snoozed: until the next attempt; below 0: by the policy
-	rest    time.Duration // for so long the target wants to rest; 0: it does not
+	in      time.Duration // Retried, Snoozed: until the next attempt, at least; below 0: by the policy
+	rest    time.Duration // Retried: the target said later, and is left alone for so long at least; 0: it did not
+	told    bool          // with rest: the task was told so before
 	reason  string
 }
 
@@ -47,24 +48,37 @@ func replyOf(err error) (a reply) {
 	a.unsent = errors.As(err, &own) && own.Unsent()
 	a.away = a.missed && errors.As(err, &knows) && knows.Away()
 	if errors.As(err, &rests) {
-		a.rest = min(rests.RestFor(), longestProbe)
+		a.rest = max(min(rests.RestFor(), longestProbe), 0)
 	}
 	return a
 }
 
-// endingOf decides what a target's reply means for a row at now. The attempt
-// that reaches the policy's highest number buries the task. Pure but for rnd,
-// which gives numbers in [0, 1).
+// endingOf decides what a target's reply means for a row at now. The attempt that reaches the policy's highest number buries
+// the task. What the target says of the time may make the next attempt later than the policy has it, never sooner. An answer
+// "later" is no attempt until the task has been told so for laterFor. Pure but for rnd, which gives numbers in [0, 1).
 func endingOf(p biztype.Policy, row *store.Row, a reply, now int64, rnd func() float64) ending {
+	end := ending{verb: a.verb, undone: a.undone, reason: a.reason}
 	switch {
-	case a.verb == tocsin.Retried && row.Attempts+1 >= p.Attempts:
-		return ending{verb: tocsin.Buried, reason: a.reason}
-	case a.verb == tocsin.Retried && a.in < 0:
-		a.in = p.Wait(row.Attempts+1, rnd)
 	case a.verb == tocsin.Completed || a.verb == tocsin.Buried:
-		return ending{verb: a.verb, reason: a.reason}
+		return end
+	case a.verb == tocsin.Snoozed && !a.undone:
+		a.in = max(a.in, leastSnooze)
+	case a.verb == tocsin.Retried:
+		wait := p.Wait(row.Attempts+1, rnd)
+		if a.rest > 0 {
+			t := toldOf(&row.Info).again(now)
+			wait = max(wait, min(p.Wait(t.times, rnd), mostLater))
+			if end.reason = t.before(a.reason); !t.over(now) {
+				end.verb = tocsin.Snoozed
+			}
+		}
+		if end.verb == tocsin.Retried && row.Attempts+1 >= p.Attempts {
+			return ending{verb: tocsin.Buried, reason: a.reason}
+		}
+		a.in = max(a.in, wait)
 	}
-	return ending{verb: a.verb, undone: a.undone, next: now + ceilMilli(min(a.in, maxPutOff)), reason: a.reason}
+	end.next = now + ceilMilli(min(a.in, maxPutOff))
+	return end
 }
 
 // ceilMilli rounds up, so that nothing is early.

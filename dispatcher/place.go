@@ -67,7 +67,7 @@ const (
 	Paused  State = "paused"
 	Lacking State = "lacking" // this process has no handler or secret for the type
 	Away    State = "away"    // its target could not be reached: one delivery at a time tries it
-	Busy    State = "busy"    // its target has answered how long it wants to rest
+	Busy    State = "busy"    // its target has said "later": it rests, or gets deliveries as it takes them
 )
 
 // LaneReport is what is in hand of one biz type, over all servers.
@@ -83,8 +83,9 @@ type LaneReport struct {
 
 	// Away and Busy.
 	AwaySince time.Time `json:"away_since,omitzero"`
-	NextTry   time.Time `json:"next_try,omitzero"` // one task is delivered then; in the past: it is, or none is due
-	Why       string    `json:"why,omitempty"`     // the error of the last delivery
+	NextTry   time.Time `json:"next_try,omitzero"`   // one delivery is made then; in the past: it is, or none is due; zero: Busy, and it does not rest
+	Why       string    `json:"why,omitempty"`       // the error of the last delivery that was not taken
+	Rate      float64   `json:"throttled,omitempty"` // Busy: deliveries a second
 }
 
 // Lanes reports on all biz types, by name.
@@ -124,6 +125,10 @@ func (k *kind) report() LaneReport {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rule.Load()
+	if k.breaker.state == "" && k.breaker.throttle.idle(time.Now()) {
+		k.breaker.throttle = throttle{}
+		k.metrics.throttle(0)
+	}
 	report := LaneReport{BizType: r.policy.Name, State: Open, Ready: k.waiting, Running: k.running, Limit: r.policy.Concurrency, FullSince: k.fullSince}
 	switch {
 	case r.lacked:
@@ -132,8 +137,13 @@ func (k *kind) report() LaneReport {
 		report.State = Paused
 	case k.breaker.state != "":
 		report.State, report.AwaySince, report.NextTry, report.Why = k.breaker.state, k.breaker.since, k.breaker.next, k.breaker.why
+	case k.breaker.throttle.rate > 0:
+		report.State, report.Why = Busy, k.breaker.why
 	case k.timer != nil:
 		report.State = Limited
+	}
+	if report.State == Busy {
+		report.AwaySince, report.Rate = k.breaker.throttle.since, k.breaker.throttle.rate
 	}
 	return report
 }

@@ -226,14 +226,12 @@ func (s *server) ended(t *task, reason string) {
 	}
 }
 
-// unwanted is what the history says of a run that is not delivered. It has the fire time, which the row loses with its dedup_key.
+// unwanted is what the history says of a run that is not delivered.
 func (s *server) unwanted(t *task, reason string) *store.Run {
 	if s.d.cfg.Record == nil {
 		return nil
 	}
-	if !t.turn.Time.IsZero() {
-		reason += "; fire time " + t.turn.Time.Format("2006-01-02T15:04:05.999Z")
-	}
+	reason = schedule.Unwanted(reason, t.turn.Time)
 	now := s.now()
 	return &store.Run{
 		JobID: t.row.JobID, Schedule: scheduleOf(t), Type: t.row.Type, Version: t.row.Version, Attempt: t.row.Attempts + 1, Node: s.d.cfg.Node,

@@ -96,7 +96,7 @@ func (w *worker) deliver(tasks []*task, r *rule) {
 	for _, t := range tasks {
 		w.infos = append(w.infos, t.row.Info)
 	}
-	ctx := &attemptContext{parent: w.kind.d.work, tasks: w.infos, output: outputs}
+	ctx := &attemptContext{parent: w.kind.d.work, resent: w.kind.d.metrics.second[secondResent], tasks: w.infos, output: outputs}
 	a := attempt{state: delivering, rule: r, tasks: tasks, outputs: outputs, ctx: ctx}
 	if !w.begin(&a) { // from here on it may end, which releases the payloads
 		a.server().notBegun(tasks, 0)
@@ -154,7 +154,7 @@ func (w *worker) finish(a attempt, replies []reply) {
 			pardon(replies)
 		}
 		a.excuse(replies)
-		w.kind.judge(w, replies)
+		w.kind.judge(w, a.began, replies)
 		a, replies = w.kind.handOver(a, replies)
 		if a, replies = w.kind.release(a, replies); len(replies) > 0 {
 			w.results = w.kind.end(a, replies, w.results[:0], false)
@@ -196,7 +196,7 @@ func (w *worker) expire(now time.Time) {
 		s.mu.Unlock()
 	}
 	w.kind.metrics.timeOut()
-	w.kind.judge(w, []reply{{}}) // it was reached, or the sink would have said so in time
+	w.kind.judge(w, a.began, []reply{{}}) // it was reached, or the sink would have said so in time
 	if len(a.tasks) == 0 {
 		return
 	}
@@ -268,6 +268,9 @@ func (k *kind) end(a attempt, replies []reply, results []result, timedOut bool) 
 	k.learn(a, replies)
 	for i, t := range a.tasks {
 		end := endingOf(a.rule.policy, t.row, replies[i], now, rand.Float64)
+		if end.verb == tocsin.Snoozed && replies[i].rest > 0 {
+			k.metrics.later()
+		}
 		k.countFailure(end, replies[i].cause)
 		end.took = took
 		results = append(results, result{task: t, ending: end})

@@ -3,6 +3,7 @@ package docs_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -240,13 +241,13 @@ func refusesForgeries(t *testing.T, start starts) {
 	}
 }
 
-// servesANode has a real node deliver tasks. The busy one has its second and last attempt within ninety seconds, as
-// Retry-After asks for, and not after the policy's hour.
+// servesANode has a real node deliver tasks. The busy one has its second and last attempt after a minute, as
+// Retry-After asks for, and not after the policy's second.
 func servesANode(t *testing.T, start starts) {
 	r := start(t, couponSecret)
-	hour := []biztype.Duration{biztype.Duration(time.Hour)}
+	second := []biztype.Duration{biztype.Duration(time.Second)}
 	hook := &biztype.Webhook{URL: r.url, Secrets: []string{secretName}, Allow: []string{"127.0.0.0/8"}}
-	c := tocsintest.StartWith(t, biztype.Policy{Name: "coupon.remind", Number: 2, Group: tocsintest.Group, Webhook: hook, Attempts: 2, Ladder: hour})
+	c := tocsintest.StartWith(t, biztype.Policy{Name: "coupon.remind", Number: 2, Group: tocsintest.Group, Webhook: hook, Attempts: 2, Ladder: second})
 	type payload struct {
 		Coupon string `json:"coupon"`
 	}
@@ -257,11 +258,13 @@ func servesANode(t *testing.T, start starts) {
 		}
 	}
 	var got []string
-	for _, d := range nodetest.RunDue(t, c, nil, time.Now().Add(90*time.Second)) {
-		got = append(got, d.Task.Payload+" "+d.Outcome.Verb.String())
+	for _, until := range []time.Duration{30 * time.Second, 90 * time.Second} {
+		for _, d := range nodetest.RunDue(t, c, nil, time.Now().Add(until)) {
+			got = append(got, fmt.Sprintf("%s %s within %s", d.Task.Payload, d.Outcome.Verb, until))
+		}
 	}
 	slices.Sort(got)
-	want := []string{`{"coupon":""} bury`, `{"coupon":"busy"} bury`, `{"coupon":"busy"} retry`, `{"coupon":"春 🔔"} complete`}
+	want := []string{`{"coupon":""} bury within 30s`, `{"coupon":"busy"} bury within 1m30s`, `{"coupon":"busy"} retry within 30s`, `{"coupon":"春 🔔"} complete within 30s`}
 	if !slices.Equal(got, want) {
 		t.Errorf("deliveries %q, want %q", got, want)
 	}

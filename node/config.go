@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/dispatcher"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/name"
@@ -75,6 +76,13 @@ func (c Config) Validate() error {
 	if err := c.Tables.Validate(); err != nil {
 		return err
 	}
+	for what, d := range map[string]time.Duration{
+		"lease TTL": max(c.LeaseTTL, 0), "scan interval": c.ScanInterval, "look-ahead": c.LookAhead, "drain time-out": c.DrainTimeout, "sweep time-out": max(c.SweepTimeout, 0),
+	} {
+		if err := client.CheckDuration(what, d); err != nil {
+			return err
+		}
+	}
 	c = c.withDefaults()
 	switch {
 	case c.SecretsDir != "" && !filepath.IsAbs(c.SecretsDir):
@@ -89,8 +97,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("weight %d: use at most %d", c.Weight, assign.MaxWeight)
 	case c.Weight < 0 || c.QueueCap < 0:
 		return fmt.Errorf("weight %d, queue capacity %d: must not be negative", c.Weight, c.QueueCap)
-	case c.ScanInterval < 0 || c.DrainTimeout < 0:
-		return fmt.Errorf("scan interval %s, drain time-out %s: must not be negative", c.ScanInterval, c.DrainTimeout)
 	case c.SweepGrace != NoGrace && layoutrow.CheckGrace(c.SweepGrace) != nil:
 		return layoutrow.CheckGrace(c.SweepGrace)
 	case c.PayloadBytes != 0 && c.PayloadBytes < dispatcher.MinPayloadBytes:

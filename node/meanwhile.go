@@ -105,7 +105,7 @@ func (n *Node) awaitEtcd(ctx context.Context) error {
 		return err
 	}
 	n.cfg.Logger.Warn("etcd does not answer: working as a sweeper until it does, so tasks are late by the grace time",
-		"error", err, "grace", n.cfg.SweepGrace.String())
+		"error", err, "advice", assign.Advice(err), "grace", n.cfg.SweepGrace.String())
 	metrics := newScope(n.cfg.Registerer) // Run's own come when etcd answers
 	defer metrics.end()
 	n.cfg.export(metrics.registerer(), func() Mode { return Sweeping })

@@ -48,29 +48,6 @@ type targets struct {
 	outdated map[string]error  // biz types that newer nodes deliver, with the reasons
 }
 
-// secret is what was read under a name.
-type secret struct {
-	value string
-	err   error
-}
-
-// made is the sink of a policy without a Go handler, and the settings it was made from.
-type made struct {
-	dispatcher.Sink                 // in the middleware of callbacks, where it is one; of both links, if there are two
-	callbacks       []*webhook.Sink // to be closed
-	key             string
-	first           string   // as key, of the first link's target alone
-	values          []string // of the secrets
-	stale           error    // why the secrets can no longer be read; nil: they can
-}
-
-// close gives back the connections of callbacks. Those of brokers are their makers'.
-func (m made) close() {
-	for _, c := range m.callbacks {
-		c.Close()
-	}
-}
-
 // newTargets makes targets that export nothing.
 func newTargets(cfg Config, h *Handlers, mine func(biztype.Policy) bool) *targets {
 	return &targets{
@@ -172,8 +149,11 @@ func (t *targets) readAll(policies []biztype.Policy) {
 func (t *targets) make(p biztype.Policy) (dispatcher.Sink, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := made{key: keyOf(p), first: keyOf(biztype.Policy{Webhook: p.Webhook, Sink: p.Sink})}
 	old, known := t.made[p.Name]
+	if known && old.current(p, t.values) {
+		return old.Sink, nil
+	}
+	now := made{policy: p, key: keyOf(p), first: keyOf(biztype.Policy{Webhook: p.Webhook, Sink: p.Sink})}
 	ways := biztype.Links(p)
 	var err error
 	if now.Sink, err = t.link(ways[0], &now); err == nil && len(ways) > 1 {
@@ -181,7 +161,7 @@ func (t *targets) make(p biztype.Policy) (dispatcher.Sink, error) {
 	}
 	if same := known && old.key == now.key; same && (now.Sink == nil || slices.Equal(old.values, now.values)) {
 		now.close()
-		old.stale = err
+		old.stale, old.policy = err, p
 		t.made[p.Name] = old
 		return old.Sink, nil
 	}
@@ -256,7 +236,7 @@ func (t *targets) link(p biztype.Policy, m *made) (dispatcher.Sink, error) {
 		if !read {
 			return "", fmt.Errorf("the webhook's secret %s has not been read yet", name)
 		}
-		m.values = append(m.values, last.value)
+		m.names, m.values = append(m.names, name), append(m.values, last.value)
 		return last.value, last.err
 	})
 	if err != nil {

@@ -67,6 +67,9 @@ func (o *Operator) Acts(ctx context.Context, q ActsQuery) (acts []PastAct, next 
 	if q.Limit < 1 || q.Limit > MaxPastActs {
 		return nil, 0, client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxPastActs)
 	}
+	if err := client.CheckSpan("from", q.From, "to", q.To); err != nil {
+		return nil, 0, err
+	}
 	from, before := uint64(0), uint64(math.MaxInt64)
 	if !q.From.IsZero() {
 		from = store.ActAt(q.From)

@@ -134,6 +134,9 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 func (v View) etcdHealth(ctx context.Context) (is string, err error) {
 	err = v.AskEtcd(ctx, func(keys *assign.Registry) error {
 		groups, err := keys.Groups(ctx)
+		if err == nil {
+			err = keys.Alarms(ctx)
+		}
 		is = fmt.Sprintf("%s answers; groups with nodes: %s", strings.Join(v.Etcd.Endpoints, ", "), cmp.Or(strings.Join(groups, ", "), "-"))
 		return err
 	})
@@ -224,7 +227,10 @@ func (p patient) server(ctx context.Context, i int) ([]Check, store.Facts) {
 		return of(subject, unreachable(err, p.uses[i], p.servers.Sightings(ctx, i))), store.Facts{}
 	}
 	seen := p.servers.Sightings(ctx, i)
-	use, tried := p.uses[i], append([]Check{layout(p.servers.Check(ctx, i), p.uses[i].Tables)}, p.trials(whole, i)...)
+	use, tried := p.uses[i], []Check{layout(p.servers.Check(ctx, i), p.uses[i].Tables)}
+	if facts.TakesWrites() { // else a check of the settings says why not
+		tried = append(tried, p.trials(whole, i)...)
+	}
 	if groups, _ := p.nodes(); use.Nodes == 0 { // last: another server may keep them from being known for long
 		for _, g := range groups {
 			use.Nodes += len(g.Nodes)
@@ -279,7 +285,7 @@ func (p patient) askEtcd(ctx context.Context) []Check {
 	defer cancel()
 	is, err := p.etcd(ctx)
 	if err != nil {
-		return of("etcd", bad(Fail, name, err.Error(), "start it, or correct etcd.endpoints in the config"))
+		return of("etcd", bad(Fail, name, err.Error(), cmp.Or(assign.Advice(err), "correct etcd in the config")))
 	}
 	return of("etcd", good(name, "%s", is))
 }

@@ -26,8 +26,7 @@ func (p patient) trials(ctx context.Context, i int) []Check {
 		committed = p.commit(ctx, i)
 	}
 	if committed.Level == Fail {
-		is := "not tried, as a write does not commit"
-		return []Check{committed, bad(Warn, "rights", is, "mend that first")}
+		return []Check{committed} // the rights can't be tried, and are not the cause
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialPatience*p.timeout)
 	defer cancel()
@@ -55,7 +54,7 @@ func (p patient) commit(ctx context.Context, i int) Check {
 	case class == mysql.Contended:
 		return bad(Fail, name, "a write waits for a lock in vain: "+err.Error(), "look at SHOW PROCESSLIST: does somebody hold a global read lock (FLUSH TABLES WITH READ LOCK), for a backup say?")
 	case class == mysql.Demoted:
-		return bad(Warn, name, "not tried: "+err.Error(), "see the check read-only")
+		return bad(Fail, name, "the server takes no writes: "+err.Error(), "end what the server's words name, or point this server's dsn at one that takes writes")
 	case err != nil:
 		return bad(Fail, name, err.Error(), "mend the server: it takes no write")
 	case !tried:
@@ -74,7 +73,11 @@ func rights(roles string, flaws []store.Flaw, user string, err error) []Check {
 	locked := slices.DeleteFunc(slices.Clone(flaws), func(f store.Flaw) bool { return f.Absent() || f.Denied() })
 	if len(locked) > 0 {
 		is := fmt.Sprintf("%s: %v", names(locked), locked[0].Err)
-		checks = append(checks, bad(Warn, "usable", is, "look at SHOW PROCESSLIST: a statement or transaction of somebody may hold the tables"))
+		fix := "look at SHOW PROCESSLIST: a statement or transaction of somebody may hold the tables"
+		if mysql.SchemaReadOnly(locked[0].Err) {
+			fix = "ALTER SCHEMA " + locked[0].Database + " READ ONLY = 0, when whoever set it is done"
+		}
+		checks = append(checks, bad(Warn, "usable", is, fix))
 	}
 	return checks
 }

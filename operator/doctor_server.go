@@ -38,8 +38,9 @@ func settings(f store.Facts, use serverUse) []Check {
 		readOnly(f),
 		proxied(f),
 		durable(f),
-		atLeast("table_open_cache", f.TableOpenCache, 2*use.Tables, use.Tables), // each is open twice: one connection peeks while another settles
+		openTables(f, use.Tables),
 		atLeast("table_definition_cache", f.TableDefCache, use.Tables+spareDefinitions, use.Tables),
+		atLeast("innodb_open_files", f.InnoDBOpenFiles, use.Tables, use.Tables),
 		files(f, use.Tables),
 		connections(f, use),
 		packet(f),
@@ -49,10 +50,33 @@ func settings(f store.Facts, use serverUse) []Check {
 
 func readOnly(f store.Facts) Check {
 	const name = "read-only"
-	if f.ReadOnly {
-		return bad(Fail, name, "read_only is on: it is a replica, or was demoted", "point this server's dsn at the primary")
+	switch {
+	case f.ReadOnly != "":
+	case f.Unlogged:
+		return bad(Fail, name, "binlog_format is STATEMENT: the server refuses each write of a transaction at READ COMMITTED", inMyCnf("binlog_format = ROW"))
+	case f.ReadTransactions:
+		return bad(Warn, name, "takes writes, but its default transaction_read_only is on: Tocsin's own connections turn it off, the transactions of programs that call AddTx fail",
+			"turn transaction_read_only (in MariaDB tx_read_only) off, while the server runs and in my.cnf")
+	default:
+		return good(name, "takes writes")
 	}
-	return good(name, "takes writes")
+	setting, _, _ := strings.Cut(f.ReadOnly, " ")
+	role, known := readOnlyRoles[setting]
+	if !known {
+		role = readOnlyRole{"it takes no writes for now", "turn that off, or point this server's dsn at the primary"}
+	}
+	return bad(Fail, name, f.ReadOnly+": "+role.is, role.fix)
+}
+
+// readOnlyRole is what a server is that takes no writes, and what to do.
+type readOnlyRole struct{ is, fix string }
+
+// readOnlyRoles are the roles by the setting that tells.
+var readOnlyRoles = map[string]readOnlyRole{
+	"read_only":             {"it is a replica, or was demoted", "point this server's dsn at the primary"},
+	"innodb_read_only":      {"it is a reader, of a cluster like Aurora's, or was started to be read only", "point this server's dsn at the primary, the writer"},
+	"innodb_force_recovery": {"InnoDB was started to recover data", "restart the server without innodb_force_recovery once its data are saved, or point this server's dsn at the primary"},
+	"offline_mode":          {"it admits administrators only", "turn offline_mode off there when its maintenance is over"},
 }
 
 func proxied(f store.Facts) Check {
@@ -82,6 +106,29 @@ func durable(f store.Facts) Check {
 		return good(name, "every commit reaches the disk; no binary log")
 	}
 	return good(name, "every commit reaches the disk and the binary log")
+}
+
+// openTables wants each table open twice: one connection peeks while another settles. MySQL divides the cache into instances, and a
+// connection has one of them for all tables that it reads: a peek over more tables than that instance holds opens each of them anew.
+func openTables(f store.Facts, tables int) Check {
+	const name = "table_open_cache"
+	want, instances := 2*tables, 1
+	if !isMariaDB(f) && f.OpenInstances > 1 {
+		instances = f.OpenInstances
+	}
+	if f.TableOpenCache == -1 || f.TableOpenCache >= max(want, instances*tables) {
+		return good(name, "%s for %d task tables", number(f.TableOpenCache), tables)
+	}
+	is, cache := fmt.Sprintf("table_open_cache is %d for %d task tables", f.TableOpenCache, tables), max(round(want), f.TableOpenCache)
+	fix := []string{fmt.Sprintf("table_open_cache = %d", cache)}
+	if instances > 1 {
+		is = fmt.Sprintf("table_open_cache is %d in %d instances, so a connection has room for %d of %d task tables", f.TableOpenCache, instances, f.TableOpenCache/instances, tables)
+		fix = append(fix, "table_open_cache_instances = 1")
+	}
+	if need := 2*cache + max(f.MaxConnections, 0) + spareFiles; f.OpenFilesLimit > 0 && f.OpenFilesLimit < need { // or the server lowers the cache when it starts
+		fix = append(fix, fmt.Sprintf("open_files_limit = %d", round(need)))
+	}
+	return bad(Warn, name, is, inMyCnf(fix...))
 }
 
 func atLeast(setting string, is, want, tables int) Check {

@@ -1,7 +1,10 @@
 package operator
 
 import (
+	"maps"
+	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,7 +20,7 @@ func healthy() store.Facts {
 	return store.Facts{
 		Version: "10.11.6-MariaDB-log", VersionComment: "Debian 12", Hostname: "db1", ServerID: "f6e1a7a2",
 		LogBin: true, FlushLogAtCommit: 1, SyncBinlog: 1,
-		TableOpenCache: 20000, TableDefCache: 20000, OpenFilesLimit: 50000,
+		TableOpenCache: 20000, OpenInstances: 1, TableDefCache: 20000, InnoDBOpenFiles: 20000, OpenFilesLimit: 50000,
 		MaxConnections: 500, MaxAllowedPacket: 16 << 20,
 		Clock: store.Offset{Ahead: 3 * time.Millisecond, RoundTrip: time.Millisecond},
 	}
@@ -34,7 +37,7 @@ var faults = map[string]struct {
 	fix   string
 }{
 	"a replica": {
-		func(f *store.Facts) { f.ReadOnly = true }, Fail, "read-only",
+		func(f *store.Facts) { f.ReadOnly = "read_only is on" }, Fail, "read-only",
 		"read_only is on", "at the primary",
 	},
 	"a proxy in between": {
@@ -52,6 +55,18 @@ var faults = map[string]struct {
 	"the open tables of MySQL's default": {
 		func(f *store.Facts) { f.TableOpenCache = 4000 }, Warn, "table_open_cache",
 		"table_open_cache is 4000 for 8192 task tables", "set table_open_cache = 17000 in my.cnf",
+	},
+	"a cache of open tables that MySQL divides": {
+		func(f *store.Facts) { f.Version, f.VersionComment, f.OpenInstances = "9.7.0", "MySQL", 16 }, Warn, "table_open_cache",
+		"table_open_cache is 20000 in 16 instances, so a connection has room for 1250 of 8192 task tables", "set table_open_cache = 20000 and table_open_cache_instances = 1 in my.cnf",
+	},
+	"few files beside a larger cache": {
+		func(f *store.Facts) { f.TableOpenCache, f.OpenFilesLimit = 4000, 20000 }, Warn, "table_open_cache",
+		"table_open_cache is 4000 for 8192 task tables", "set table_open_cache = 17000 and open_files_limit = 35000 in my.cnf",
+	},
+	"few files of InnoDB": {
+		func(f *store.Facts) { f.InnoDBOpenFiles = 2000 }, Warn, "innodb_open_files",
+		"innodb_open_files is 2000 for 8192 task tables", "set innodb_open_files = 9000 in my.cnf",
 	},
 	"the definitions of MariaDB's default": {
 		func(f *store.Facts) { f.TableDefCache = 400 }, Warn, "table_definition_cache",
@@ -101,6 +116,51 @@ var faults = map[string]struct {
 	},
 }
 
+// advised are the settings that operations.md advises, each with a value that the doctor complains of.
+var advised = map[string]func(*store.Facts){
+	"innodb_flush_log_at_trx_commit": func(f *store.Facts) { f.FlushLogAtCommit = 2 },
+	"sync_binlog":                    func(f *store.Facts) { f.SyncBinlog = 0 },
+	"table_open_cache":               func(f *store.Facts) { f.TableOpenCache = 1 },
+	"table_open_cache_instances":     func(f *store.Facts) { f.Version, f.VersionComment, f.OpenInstances = "9.7.0", "MySQL", 16 },
+	"table_definition_cache":         func(f *store.Facts) { f.TableDefCache = 1 },
+	"innodb_open_files":              func(f *store.Facts) { f.InnoDBOpenFiles = 1 },
+	"open_files_limit":               func(f *store.Facts) { f.OpenFilesLimit = 1 },
+	"max_connections":                func(f *store.Facts) { f.MaxConnections = 1 },
+	"max_allowed_packet":             func(f *store.Facts) { f.MaxAllowedPacket = 1 },
+}
+
+// The settings that the page advises are those that the doctor looks at; of max_prepared_stmt_count the page says that the default will do.
+func TestTheDoctorChecksWhatThePageAdvises(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "### Settings of MySQL that matter")
+	section, _, _ = strings.Cut(section, "\n\nIn MariaDB")
+	var told []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(section, -1) {
+		told = append(told, row[1])
+	}
+	slices.Sort(told)
+	want := append(slices.Collect(maps.Keys(advised)), "max_prepared_stmt_count")
+	if slices.Sort(want); !slices.Equal(told, want) {
+		t.Errorf("the page advises %v\nthe doctor checks %v", told, want)
+	}
+	for name, spoil := range advised {
+		f := healthy()
+		spoil(&f)
+		if !slices.ContainsFunc(settings(f, use), func(c Check) bool { return c.Level != OK && strings.Contains(c.Fix, name+" = ") }) {
+			t.Errorf("the doctor does not say what to do about %s", name)
+		}
+	}
+	for _, check := range settings(healthy(), use) {
+		if strings.Contains(check.Name, "_") && advised[check.Name] == nil {
+			t.Errorf("the doctor checks %s, which the page does not advise", check.Name)
+		}
+	}
+}
+
 func TestEachFaultOfAServerIsNamedWithItsCure(t *testing.T) {
 	t.Parallel()
 	for name, c := range faults {
@@ -143,8 +203,8 @@ func TestWhatIsNoFaultIsNotNamed(t *testing.T) {
 					t.Errorf("%+v", c)
 				}
 			}
-			if len(checks) != 10 {
-				t.Errorf("%d checks, want 10", len(checks))
+			if len(checks) != 11 {
+				t.Errorf("%d checks, want 11", len(checks))
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,10 @@ const (
 // was seen at its addresses, nil if it has only one. Nothing is said of rights if nothing tells of a second server.
 func standby(f store.Facts, seen []mysql.Sighting) []Check {
 	var checks []Check
-	if !f.ReadOnly {
+	if f.ReadOnly == "" {
 		checks = append(checks, replicas(f, seen))
 	}
-	if f.ReadOnly || f.Replicas > 0 || f.Followed || len(seen) > 1 {
+	if f.ReadOnly != "" || f.Replicas > 0 || f.Followed || len(seen) > 1 {
 		checks = append(checks, exempt(f))
 	}
 	return checks
@@ -123,6 +124,17 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// refusalFixes are what to do about a server that answers and refuses connections, by the number of its error.
+var refusalFixes = map[uint16]string{
+	1040: "raise max_connections there, or lower max_conns in the config: SHOW PROCESSLIST tells who holds the connections",
+	1047: "it is a node of Galera that is not ready: see wsrep_cluster_status and wsrep_ready there",
+	1053: "it stops: start it again",
+	1203: "raise max_user_connections there, or lower max_conns in the config",
+	1226: "raise the limit of this user (ALTER USER ... WITH), or lower max_conns in the config",
+	3032: readOnlyRoles["offline_mode"].fix,
+	6400: readOnlyRoles["offline_mode"].fix,
+}
+
 // unreachable judges a server that can't be asked. If an address is a replica that answers, it names the fail-over.
 func unreachable(err error, use serverUse, seen []mysql.Sighting) Check {
 	const name = "reachable"
@@ -142,8 +154,12 @@ func unreachable(err error, use serverUse, seen []mysql.Sighting) Check {
 			old, strings.Join(ready, " or "), pageFailOver, old))
 	case len(ready) > 0 && len(ready) == len(seen):
 		return bad(Fail, name, err.Error(), fmt.Sprintf("all are read-only: as %s tells, turn read_only off at the one that is to be the primary", pageFailOver))
+	case errors.Is(err, mysql.ErrSession):
+		return bad(Fail, name, err.Error(), fmt.Sprintf("remove that from the server's init_connect, or from the dsn of %s in the config", use.Name))
 	case mysql.ClassOf(err) == mysql.Barred || mysql.ClassOf(err) == mysql.Denied:
 		return bad(Fail, name, err.Error(), fmt.Sprintf("give the user access, or correct the dsn of %s in the config", use.Name))
+	case mysql.Number(err) != 0:
+		return bad(Fail, name, err.Error(), cmp.Or(refusalFixes[mysql.Number(err)], "it answers, and refuses connections or statements: mend what it says"))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return bad(Fail, name, err.Error(), fmt.Sprintf("if its process runs, it hangs: see docs/runbook.md#tocsinserverhangs; otherwise start it, or correct the dsn of %s in the config", use.Name))

@@ -29,11 +29,13 @@ func TestStandby(t *testing.T) {
 		"nobody acknowledges":          {func(f *store.Facts) { f.Replicas, f.SemiWanted = 1, true }, nil, []string{"replicas: 1 connected, and none acknowledges"}},
 		"nobody follows":               {func(*store.Facts) {}, two, []string{"replicas: none is connected, and the config names 2 addresses"}},
 		"promoted":                     {func(f *store.Facts) { f.Followed = true }, nil, []string{"replicas: none is connected, and this server was a replica itself"}},
-		"a replica, and root":          {func(f *store.Facts) { f.ReadOnly, f.Exempt = true, []string{"ALL PRIVILEGES"} }, nil, []string{"exemption: this user may write to a read-only server (ALL PRIVILEGES)"}},
-		"SUPER of MariaDB 10.11":       {func(f *store.Facts) { f.ReadOnly, f.Exempt = true, []string{"SUPER"} }, nil, nil},
-		"SUPER of MariaDB 10.6":        {func(f *store.Facts) { f.Version, f.ReadOnly, f.Exempt = "10.6.1-MariaDB", true, []string{"SUPER"} }, nil, []string{"exemption: "}},
-		"CONNECTION_ADMIN of MySQL":    {func(f *store.Facts) { other(f); f.ReadOnly, f.Exempt = true, []string{"CONNECTION ADMIN"} }, nil, []string{"exemption: "}},
-		"READ_ONLY ADMIN of MySQL":     {func(f *store.Facts) { other(f); f.ReadOnly, f.Exempt = true, []string{"READ ONLY ADMIN"} }, nil, nil},
+		"a replica, and root":          {func(f *store.Facts) { f.ReadOnly, f.Exempt = "read_only is on", []string{"ALL PRIVILEGES"} }, nil, []string{"exemption: this user may write to a read-only server (ALL PRIVILEGES)"}},
+		"SUPER of MariaDB 10.11":       {func(f *store.Facts) { f.ReadOnly, f.Exempt = "read_only is on", []string{"SUPER"} }, nil, nil},
+		"SUPER of MariaDB 10.6": {func(f *store.Facts) {
+			f.Version, f.ReadOnly, f.Exempt = "10.6.1-MariaDB", "read_only is on", []string{"SUPER"}
+		}, nil, []string{"exemption: "}},
+		"CONNECTION_ADMIN of MySQL": {func(f *store.Facts) { other(f); f.ReadOnly, f.Exempt = "read_only is on", []string{"CONNECTION ADMIN"} }, nil, []string{"exemption: "}},
+		"READ_ONLY ADMIN of MySQL":  {func(f *store.Facts) { other(f); f.ReadOnly, f.Exempt = "read_only is on", []string{"READ ONLY ADMIN"} }, nil, nil},
 	} {
 		f := healthy()
 		c.is(&f)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tocsinhq/tocsin"
@@ -113,8 +114,8 @@ func (f *facts) turn(a *Answer) {
 // writes explains what the server itself keeps from starting.
 func (f *facts) writes(a *Answer) {
 	switch {
-	case f.Server.ReadOnly:
-		a.set(StateReadOnly, "server %s is read-only, so nothing can be claimed or settled there", f.Server.Name)
+	case f.Server.ReadOnly != "":
+		a.set(StateReadOnly, "server %s is read-only, so nothing can be claimed or settled there: %s", f.Server.Name, f.Server.ReadOnly)
 	case f.Server.Full != nil:
 		a.set(StateReadOnly, "server %s has no room for writes: %v", f.Server.Name, f.Server.Full)
 	}
@@ -247,9 +248,14 @@ func (f *facts) lane(a *Answer, r *node.Report, l dispatcher.LaneReport) {
 		if why := r.Single[l.BizType]; why != "" {
 			a.also("node %s can't use the fallback of %s (%s)", r.Node, l.BizType, why)
 		}
+	case l.State == dispatcher.Busy && !l.NextTry.IsZero():
+		if a.set(StateTargetBusy, "the target of %s has said later since %s (%s): node %s has slowed down to %s deliveries a second, makes the next one %s, and the others wait, without an attempt; %s there",
+			l.BizType, f.at(l.AwaySince), l.Why, r.Node, perSecond(l.Rate), f.next(l), waiting(l)) {
+			a.Since = l.AwaySince
+		}
 	case l.State == dispatcher.Busy:
-		if a.set(StateTargetBusy, "the target of %s has wanted to rest since %s (%s): node %s tries one task %s, and the others wait; %s there",
-			l.BizType, f.at(l.AwaySince), l.Why, r.Node, f.next(l), waiting(l)) {
+		if a.set(StateTargetBusy, "the target of %s has said later since %s (%s): node %s has slowed down to %s deliveries a second, and the others wait, without an attempt; %s there",
+			l.BizType, f.at(l.AwaySince), l.Why, r.Node, perSecond(l.Rate), waiting(l)) {
 			a.Since = l.AwaySince
 		}
 	case l.State != dispatcher.Open, a.State == StateNoWorker: // paused, lacking or without workers: said already
@@ -276,6 +282,9 @@ func (f *facts) next(l dispatcher.LaneReport) Sentence {
 	}
 	return sentence("at %s", f.at(l.NextTry))
 }
+
+// perSecond writes a rate.
+func perSecond(rate float64) string { return strconv.FormatFloat(rate, 'g', 2, 64) }
 
 // waiting says how many tasks of a lane wait.
 func waiting(l dispatcher.LaneReport) Sentence {

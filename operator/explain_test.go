@@ -39,6 +39,7 @@ func targetIn(state dispatcher.State, next time.Duration) func(*facts, *node.Rep
 	return func(_ *facts, r *node.Report) {
 		l := &r.Lanes[0]
 		l.State, l.AwaySince, l.NextTry, l.Why, l.Queued = state, now.Add(-time.Minute), now.Add(next), "it said no", 7
+		l.Rate = 1.5
 	}
 }
 
@@ -130,8 +131,12 @@ var explanations = map[string]struct {
 	}, StateTargetAway, []string{"also: node host-a can't use the fallback of order.close (no sink is named gone)"}},
 	"its target is being tried": {targetIn(dispatcher.Away, 0), StateTargetAway, []string{"since: 08:59:00",
 		"says: node host-a can't reach the target of order.close since 2026-11-22 08:59:00.000Z (1m0s ago) (it said no): it tries one task now, and the others wait, without an attempt"}},
-	"its target wants to rest": {targetIn(dispatcher.Busy, 4*time.Second), StateTargetBusy, []string{"since: 08:59:00",
-		"says: the target of order.close has wanted to rest since 2026-11-22 08:59:00.000Z (1m0s ago) (it said no): node host-a tries one task at 2026-11-22 09:00:04.000Z (in 4s), and"}},
+	"its target said later, and rests": {targetIn(dispatcher.Busy, 4*time.Second), StateTargetBusy, []string{"since: 08:59:00",
+		"says: the target of order.close has said later since 2026-11-22 08:59:00.000Z (1m0s ago) (it said no): node host-a has slowed down to 1.5 deliveries a second, makes the next one at 2026-11-22 09:00:04.000Z (in 4s), and the others wait, without an attempt; 7 tasks wait there\n"}},
+	"its target said later": {func(f *facts, r *node.Report) {
+		targetIn(dispatcher.Busy, 0)(f, r)
+		r.Lanes[0].NextTry = time.Time{}
+	}, StateTargetBusy, []string{"since: 08:59:00", "(it said no): node host-a has slowed down to 1.5 deliveries a second, and the others wait, without an attempt; 7 tasks wait there\n"}},
 	"without etcd, nobody is known":                     {etcdAway("", "orders", false), StateNoEtcd, []string{noOwner, "etcd does not answer, so its table gets no new owner"}},
 	"without etcd, the owner still runs":                {etcdAway("host-a", "orders", false), StateQueued, []string{noOwner, "host-a has it in its queue"}},
 	"without etcd, the owner ended, and a node started": {etcdAway("host-b", "orders", true), StateNoEtcd, []string{noOwner, "the node at a:1 started while etcd was away"}},

@@ -54,7 +54,7 @@ const (
 	StateHangs       State = "server_hangs"
 	StateReadOnly    State = "server_read_only" // or without room
 	StateTargetAway  State = "target_away"
-	StateTargetBusy  State = "target_busy" // it has answered how long it wants to rest
+	StateTargetBusy  State = "target_busy" // it has said "later"
 	StateLaneFull    State = "lane_full"
 	StateRateLimited State = "rate_limited"
 	StateTurn        State = "key_busy" // others of its biz_id go first
@@ -118,7 +118,7 @@ type taskServer struct {
 	Older    bool   // it is refused as an older copy of itself
 	Hangs    bool   // it takes connections and does not answer
 	Full     error  // why it lately refused writes
-	ReadOnly bool
+	ReadOnly string // why; "": it takes writes
 }
 
 // taskGroup is the nodes that deliver the biz type.

@@ -58,8 +58,8 @@ func (o *Operator) FindPage(ctx context.Context, q Query) (Page, error) {
 	if q.Limit < 1 || q.Limit > MaxFound {
 		return Page{}, client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxFound)
 	}
-	if !q.To.IsZero() && q.From.After(q.To) {
-		return Page{}, client.Refuse(tocsin.ErrInvalid, "from %s is after to %s: swap them", q.From.UTC().Format(time.RFC3339Nano), q.To.UTC().Format(time.RFC3339Nano))
+	if err := client.CheckSpan("from", q.From, "to", q.To); err != nil {
+		return Page{}, err
 	}
 	policies, only, err := o.types(ctx, q.BizType, q.Sees)
 	if err != nil {

@@ -106,11 +106,12 @@ type Redriven struct {
 
 // check refuses what names no task, or can't be meant.
 func (q *DeadQuery) check() error {
+	if err := client.CheckSpan("since", q.Since, "until", q.Until); err != nil {
+		return err
+	}
 	switch now := time.Now(); {
 	case q.Since.After(now):
 		return client.Refuse(tocsin.ErrInvalid, "since %s is in the future: no task has died since", q.Since.UTC().Format(time.RFC3339))
-	case !q.Until.IsZero() && q.Since.After(q.Until):
-		return client.Refuse(tocsin.ErrInvalid, "since %s is after until %s: swap them", q.Since.UTC().Format(time.RFC3339), q.Until.UTC().Format(time.RFC3339))
 	case q.Limit < 0:
 		return client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 or more", q.Limit)
 	case q.PerSecond < 0:

@@ -113,6 +113,9 @@ func (o *Operator) RecentRuns(ctx context.Context, q RecentQuery) (Recent, error
 	if q.Limit < 1 || q.Limit > MaxRuns {
 		return page, client.Refuse(tocsin.ErrInvalid, "limit %d: use 1 to %d", q.Limit, MaxRuns)
 	}
+	if err := client.CheckSpan("from", q.From, "to", q.To); err != nil {
+		return page, err
+	}
 	policies, only, err := o.types(ctx, q.BizType, q.Sees)
 	if err != nil {
 		return page, err

@@ -60,16 +60,17 @@ func (r *Rates) add(o Rates) {
 type TypeActivity struct {
 	Name string `json:"name"`
 	Rates
-	Late50  *float64 `json:"late_50_seconds"` // half of the deliveries began at most so late; null: there was none, or some were later than an hour
-	Late99  *float64 `json:"late_99_seconds"`
-	Running int      `json:"running"`
-	Limit   int      `json:"limit"`
-	Queued  int      `json:"queued"`
-	State   string   `json:"state"`             // open, full, limited, busy, paused, away, lacking: the worst of its nodes; no_worker: of a pull type, no worker asks
-	Waiters *int     `json:"waiters,omitempty"` // workers that wait for tasks; null: it is no pull type
-	Overdue *float64 `json:"overdue"`           // null: no node measures it yet
-	Age     float64  `json:"overdue_seconds"`   // of the oldest overdue task
-	Drain   *float64 `json:"drain_seconds"`     // until none is overdue; null: not known, or never
+	Late50    *float64 `json:"late_50_seconds"` // half of the deliveries began at most so late; null: there was none, or some were later than an hour
+	Late99    *float64 `json:"late_99_seconds"`
+	Running   int      `json:"running"`
+	Limit     int      `json:"limit"`
+	Queued    int      `json:"queued"`
+	State     string   `json:"state"`               // open, full, limited, busy, paused, away, lacking: the worst of its nodes; no_worker: of a pull type, no worker asks
+	Throttled float64  `json:"throttled,omitempty"` // deliveries a second of the nodes to which its target has said later; 0: it has not
+	Waiters   *int     `json:"waiters,omitempty"`   // workers that wait for tasks; null: it is no pull type
+	Overdue   *float64 `json:"overdue"`             // null: no node measures it yet
+	Age       float64  `json:"overdue_seconds"`     // of the oldest overdue task
+	Drain     *float64 `json:"drain_seconds"`       // until none is overdue; null: not known, or never
 
 	able bool // a node can deliver it
 }
@@ -198,7 +199,7 @@ func (v *Activity) add(types map[string]*typeSum, was, is nodeSample) {
 
 // occupy adds what a node has in hand, and what it measured.
 func (s *typeSum) occupy(t typeSample) {
-	s.Running, s.Limit, s.Queued = s.Running+t.Running, s.Limit+t.Limit, s.Queued+t.Queued
+	s.Running, s.Limit, s.Queued, s.Throttled = s.Running+t.Running, s.Limit+t.Limit, s.Queued+t.Queued, s.Throttled+t.Throttle
 	state := string(dispatcher.LaneStates[min(max(t.State, 0), len(dispatcher.LaneStates)-1)])
 	if state == "open" && t.Limit > 0 && t.Running >= t.Limit {
 		state = "full"

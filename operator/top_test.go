@@ -120,6 +120,14 @@ func TestALaneIsShownAsTheWorstOfItsNodes(t *testing.T) {
 	}
 }
 
+func TestAThrottledTypeShowsItsRate(t *testing.T) {
+	t.Parallel()
+	throttled := func(rate float64) func(*typeSample) {
+		return func(t *typeSample) { t.State, t.Throttle = 5, rate }
+	}
+	shows(t, between(nil, samples(sample("a", 0, 1, throttled(2)), sample("b", 0, 1, throttled(0.5))), at), "busy, 2.5/s")
+}
+
 // Any node that workers ask makes a pull type able; what they settle is its rate.
 func TestOfAPullTypeTheWorkersAreShown(t *testing.T) {
 	t.Parallel()

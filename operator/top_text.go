@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/tocsinhq/tocsin/dispatcher"
 )
 
 // Lines are the text for people: rows of cells. A row of one cell is a sentence.
@@ -79,6 +81,9 @@ func (t TypeActivity) line(rates bool) []string {
 	row := []string{t.Name, "-", "-", "-", atMost(t.Late50), atMost(t.Late99), strconv.Itoa(t.Running) + "/" + strconv.Itoa(t.Limit), strconv.Itoa(t.Queued), t.State, "-", "-", "-"}
 	if t.Waiters != nil && t.State == laneOrder[0] {
 		row[8] = fmt.Sprintf("%s, %d ask", t.State, *t.Waiters)
+	}
+	if t.Throttled > 0 && t.State == string(dispatcher.Busy) {
+		row[8] = fmt.Sprintf("%s, %s/s", t.State, perSecond(t.Throttled))
 	}
 	if rates {
 		copy(row[1:], []string{rate(t.Delivered), rate(t.Failed), rate(t.Dead)})

@@ -126,9 +126,10 @@ type typeSample struct {
 	Late                []bucket // ascending
 
 	Queued, Running, Limit int
-	Waiters                *int // workers that wait; nil: it is no pull type
-	State                  int  // of the lane, as tocsin_dispatcher_lane_state has it
-	Lacks                  bool // the node can't deliver it: there may be no lane
+	Waiters                *int    // workers that wait; nil: it is no pull type
+	State                  int     // of the lane, as tocsin_dispatcher_lane_state has it
+	Throttle               float64 // deliveries a second, as the target has said later; 0: it has not
+	Lacks                  bool    // the node can't deliver it: there may be no lane
 
 	Measured bool // this node measures the backlog of the type
 	Overdue  float64
@@ -219,6 +220,7 @@ func (f families) types(s *nodeSample) {
 	set("tocsin_dispatcher_lane_running", func(t *typeSample, m *dto.Metric) { t.Running = int(valueOf(m)) })
 	set("tocsin_dispatcher_lane_limit", func(t *typeSample, m *dto.Metric) { t.Limit = int(valueOf(m)) })
 	set("tocsin_dispatcher_lane_state", func(t *typeSample, m *dto.Metric) { t.State = int(valueOf(m)) })
+	set("tocsin_dispatcher_lane_throttle", func(t *typeSample, m *dto.Metric) { t.Throttle = valueOf(m) })
 	set("tocsin_node_biz_type_lacking", func(t *typeSample, m *dto.Metric) { t.Lacks = valueOf(m) > 0 })
 	set("tocsin_backlog_overdue", func(t *typeSample, m *dto.Metric) { t.Measured, t.Overdue = true, valueOf(m) })
 	set("tocsin_backlog_oldest_overdue_seconds", func(t *typeSample, m *dto.Metric) { t.Age = max(t.Age, secondsOf(valueOf(m))) })

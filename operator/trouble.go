@@ -174,7 +174,7 @@ func (t TypeOverview) troubles(within float64) (all []Trouble) {
 	case t.State == "away":
 		say(Fail, "TocsinTargetAway", "has a target that a node can't reach: its tasks wait there, and use no attempt")
 	case t.State == "busy":
-		say(Warn, "TocsinTargetAway", "has a target that wants to rest: its tasks wait, and one tries it now and then")
+		say(Warn, "TocsinTargetAway", "has a target that says later: its tasks wait, and are delivered at %s a second", perSecond(t.Throttled))
 	case t.State == "full" && t.Age > 0:
 		say(Warn, "TocsinLaneFull", "uses all its %d slots, and tasks wait for one", t.Limit)
 	}

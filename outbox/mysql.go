@@ -201,10 +201,9 @@ func scan(found *sql.Rows, read, answered time.Time) (Row, error) {
 		return r, err
 	}
 	r.Place()
-	r.Age = time.Duration(age) * time.Microsecond
+	r.Age = AgeOf(age)
 	if delay.Valid {
-		d := time.Duration(min(delay.V, MaxDelay)) * time.Millisecond
-		r.Delay = &d
+		r.Delay = DelayOf(int64(min(delay.V, MaxDelay)))
 	}
 	if due.Valid {
 		if r.Due, err = time.Parse(timeForm, due.String); err != nil { // 0000-00-00, say

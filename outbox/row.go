@@ -118,17 +118,23 @@ func (r Row) Problem() string {
 // MaxDelay is more than any task may be ahead, in milliseconds. A Driver reads a longer delay as this one.
 const MaxDelay = 100 * 365 * 24 * 3600 * 1000
 
+// DelayOf is the Delay of a row that says so many milliseconds.
+func DelayOf(ms int64) *time.Duration {
+	d := time.Duration(min(max(ms, 0), MaxDelay)) * time.Millisecond
+	return &d
+}
+
+// AgeOf is the Age of a row that was made so many microseconds ago, by its server's clock. One that was made centuries ago, or ahead, has an
+// age that can be added to a delay.
+func AgeOf(micros int64) time.Duration {
+	return time.Duration(min(max(micros, -1000*MaxDelay), 1000*MaxDelay)) * time.Microsecond
+}
+
 // maxReason is the size of last_error, in characters.
 const maxReason = 255
 
-// Reason returns why a row was set aside as its column takes it: cut, and with "?" in place of what is no text.
-func Reason(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
-	if all := []rune(text); len(all) > maxReason {
-		text = string(all[:maxReason])
-	}
-	return text
-}
+// Reason returns why a row was set aside, as its column takes it.
+func Reason(text string) string { return name.Text(text, maxReason) }
 
 // Fate is what became of a row that was to be moved.
 type Fate uint8

@@ -15,6 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
 
 // Verdict is what Apply did with one schedule.
@@ -34,6 +35,7 @@ type Applied struct {
 	Changes  []Change     `json:"changes,omitempty"` // of Changed
 	ID       tocsin.JobID `json:"schedule_id"`       // 0: it is not created
 	State    State        `json:"state,omitempty"`
+	Stands   string       `json:"stands,omitempty"` // the state in words: see Schedule.Stands
 	Revision uint32       `json:"revision"`
 	Err      error        `json:"-"` // why it failed
 }
@@ -46,10 +48,11 @@ const applyAtOnce = 8
 // Create. Other schedules stay as they are. With dryRun it only returns
 // what it would do. The results are in the order of the definitions. Nothing is written if a definition is not valid, or
 // if Apply can't find out whether a name exists. A schedule that fails later does not stop the others; the error names
-// it.
+// it. Many processes may apply the same definitions at once: one creates or changes, and the others find nothing to do.
 //
 // A change raises the revision, cancels the pending runs of earlier ones, and makes the first runs anew. Runs that are
-// claimed go on, and so do those that are due within a second of the change, as they may have started.
+// claimed go on, and so do those that are due by a second after the change, as they may have started. A fire time that both revisions have
+// is delivered once.
 func (s *Schedules) Apply(ctx context.Context, definitions []Definition, dryRun bool) ([]Applied, error) {
 	if dryRun {
 		return s.apply(ctx, definitions, true)
@@ -85,7 +88,10 @@ func (s *Schedules) apply(ctx context.Context, definitions []Definition, dryRun 
 	g.SetLimit(applyAtOnce)
 	for i, d := range definitions {
 		g.Go(func() error {
-			all[i] = s.applyOne(ctx, place{types: types}, d, found[d.Name], dryRun, 0)
+			all[i] = s.bring(ctx, place{types: types}, d, found[d.Name], dryRun, func() (*row, error) {
+				found, err := s.named(ctx, types, d.Name)
+				return found[d.Name], err
+			})
 			return nil
 		})
 	}
@@ -142,36 +148,6 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 	}
 }
 
-// Create stores a new schedule, active, and makes its first runs. If the name is taken, the error is ErrExists. One that has no
-// fire time left, as its end is past, is ErrInvalid.
-func (s *Schedules) Create(ctx context.Context, d Definition) (Schedule, error) {
-	return through(ctx, s, "create", d.Name, d.BizType, func(ctx context.Context) (Schedule, error) {
-		if err := d.Validate(); err != nil {
-			return Schedule{}, err
-		}
-		types, err := s.types(ctx)
-		if err != nil {
-			return Schedule{}, err
-		}
-		found, err := s.named(ctx, types, d.Name)
-		switch {
-		case errors.Is(err, ErrAmbiguous), err == nil && found[d.Name] != nil: // two, if others are being created at this moment
-			return Schedule{}, exists(d.Name)
-		case err != nil:
-			return Schedule{}, err
-		}
-		r, err := s.create(ctx, place{types: types}, d)
-		if err != nil {
-			return Schedule{}, err
-		}
-		made := []Applied{{Name: d.Name, Verdict: Created, ID: r.ID}}
-		if s.alone(ctx, types, made); made[0].Err != nil {
-			return Schedule{}, made[0].Err
-		}
-		return r.Schedule, nil
-	})
-}
-
 // Update is Apply of one schedule that exists. If revision is not 0, the schedule must have it, or the error is ErrRevision.
 func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (Applied, error) {
 	return through(ctx, s, "update", d.Name, d.BizType, func(ctx context.Context) (Applied, error) {
@@ -219,7 +195,18 @@ func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRu
 	return after, changes, err
 }
 
-func exists(name string) error { return client.Refuse(ErrExists, "there is a schedule %q", name) }
+// bring is applyOne of any revision. If somebody else creates the schedule since it was looked for, it is looked for again.
+func (s *Schedules) bring(ctx context.Context, p place, d Definition, found *row, dryRun bool, again func() (*row, error)) Applied {
+	a := s.applyOne(ctx, p, d, found, dryRun, 0)
+	for try := 1; found == nil && errors.Is(a.Err, ErrExists) && try < insertTries; try++ {
+		var err error
+		if found, err = again(); err != nil {
+			return Applied{Name: d.Name, Err: err}
+		}
+		a = s.applyOne(ctx, p, d, found, dryRun, 0)
+	}
+	return a
+}
 
 // applyOne creates or changes one schedule, at a place whose id is that of found. revision is the one that it must have, 0 for any.
 func (s *Schedules) applyOne(ctx context.Context, p place, d Definition, found *row, dryRun bool, revision uint32) Applied {
@@ -244,7 +231,7 @@ func (s *Schedules) applyOne(ctx context.Context, p place, d Definition, found *
 		return Applied{Name: a.Name, ID: a.ID, Err: a.Err}
 	}
 	if r != nil { // nil: it would be created
-		a.ID, a.State, a.Revision = r.ID, r.State, r.Revision
+		a.ID, a.State, a.Stands, a.Revision = r.ID, r.State, r.Stands(), r.Revision
 	}
 	return a
 }
@@ -292,18 +279,32 @@ func (r *row) has(revision uint32) error {
 // take changes a row to match a definition. A schedule that has ended may become active again.
 func (r *row) take(types bizTypes, d Definition, now time.Time) (err error) {
 	d = d.WithDefaults()
-	if strings.TrimSpace(r.Cron) != d.Cron { // an earlier program may have stored white space
-		r.Anchor = now
+	if r.number, err = types.number(d.BizType); err != nil {
+		return err
+	}
+	r.define(d, now)
+	r.headers, err = client.StoredHeaders(d.Headers, d.PayloadVersion)
+	return err
+}
+
+// define gives a row a definition with its defaults. @every counts on as it did, unless its period is changed.
+func (r *row) define(d Definition, now time.Time) {
+	ahead := r.Start.After(now)
+	switch was, is := strings.TrimSpace(r.Cron), d.Cron; { // an earlier program may have stored white space
+	case !d.Start.IsZero(), ahead, was != is && !samePeriod(was, is):
+		r.Anchor = d.anchorAt(now)
 	}
 	if r.State == Ended {
 		r.State, r.Reason = Active, ""
 	}
-	if r.number, err = types.number(d.BizType); err != nil {
-		return err
-	}
 	r.Definition = d
-	r.headers, err = client.StoredHeaders(d.Headers, d.PayloadVersion)
-	return err
+}
+
+// samePeriod reports whether two expressions are the same period in other words.
+func samePeriod(a, b string) bool {
+	x, failed := firetimes.ValuesOf(a)
+	y, err := firetimes.ValuesOf(b)
+	return failed == nil && err == nil && x.Every > 0 && x.Every == y.Every
 }
 
 // create stores a new schedule. The place has no id yet.
@@ -314,7 +315,7 @@ func (s *Schedules) create(ctx context.Context, p place, d Definition) (*row, er
 	}
 	table := s.tables.Layout().TableOf(wanted.subject())
 	for range insertTries {
-		p.id = tocsin.JobID(s.maker.ids.Next(time.Now(), table))
+		p.id, p.fresh = tocsin.JobID(s.maker.ids.Next(time.Now(), table)), true
 		var stored *row
 		err := s.within(ctx, p, func(h *here) (err error) {
 			stored, err = h.create(ctx, wanted, p.id)
@@ -345,7 +346,7 @@ func (h *here) create(ctx context.Context, wanted *row, id tocsin.JobID) (*row, 
 	if err := r.goesOn(h.now); err != nil {
 		return nil, err
 	}
-	if _, err := h.window(ctx, r); err != nil {
+	if _, err := h.window(ctx, r, nil); err != nil {
 		return nil, err
 	}
 	_, err := h.exec(ctx, insertRow, slices.Concat([]any{uint64(r.ID), r.Name, r.Table, r.subject(), []byte(r.Key)}, r.stored(), []any{at(r.Created), at(r.Modified)})...)
@@ -359,6 +360,7 @@ func (h *here) create(ctx context.Context, wanted *row, id tocsin.JobID) (*row, 
 func (r *row) asCreated(now time.Time, id tocsin.JobID, table int) *row {
 	next := r.clone()
 	next.ID, next.Table, next.State, next.Revision = id, table, Active, 1
-	next.Anchor, next.MadeUntil, next.Created, next.Modified, next.ReadAt = now, now, now, now, now
+	next.Anchor = next.anchorAt(now)
+	next.MadeUntil, next.Created, next.Modified, next.ReadAt = now, now, now, now
 	return next
 }

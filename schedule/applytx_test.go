@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -97,6 +99,36 @@ func TestAScheduleIsAppliedIfTheCallersTransactionCommits(t *testing.T) {
 			}
 			s.changesIn(db, stored)
 		})
+	}
+}
+
+// A schedule is stored as it was given, or refused, in every sql_mode of a caller's session.
+func TestAScheduleIsStoredAsGivenInEverySQLMode(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i, mode := range devtest.SQLModes(t) {
+		db := session(t, "sql_mode="+url.QueryEscape("'"+mode+"'")+[]string{"", "&interpolateParams=true"}[i%2])
+		empty, full := every(fmt.Sprintf("empty-%d", i), "2m"), every(fmt.Sprintf("full-%d", i), "2m")
+		full.Payload, full.Headers = "ü 🔔 \\ ' \" x", map[string]string{"k": "", "l": "刊:"}
+		for _, d := range []Definition{empty, full} {
+			tx := begin(t, db)
+			_, err := s.ApplyTx(t.Context(), tx, d)
+			if strings.Contains(mode, "EMPTY_STRING_IS_NULL") {
+				if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "EMPTY_STRING_IS_NULL") {
+					t.Errorf("%s: %v", mode, err)
+				}
+				_ = tx.Rollback()
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", mode, err)
+			}
+			s.commit(tx)
+			stored := s.get(d.Name)
+			if runs := s.pending(stored); !reflect.DeepEqual(stored.Definition, d.WithDefaults()) || len(runs) == 0 || runs[0].Payload != d.Payload {
+				t.Errorf("%s: stored %+v", mode, stored)
+			}
+		}
 	}
 }
 

@@ -36,12 +36,13 @@ const beginWithin = 30 * time.Second
 // Begin claims a run that is Alone until the server's now + hold, if it is its turn. One transaction locks the schedule's row, so that
 // no other run of the schedule begins, is made or settled meanwhile, reads the open runs, and decides:
 //
-//	the schedule was changed, and the run has waited or failed: it is cancelled
-//	it is missed by the clock of this transaction:              it is cancelled
-//	no other run is in delivery, and no earlier one is open:    it is claimed
-//	skip:                                                       it is cancelled
-//	queue:                                                      it waits; a third one is cancelled
-//	replace:                                                    the earlier ones are cancelled, and it is claimed
+//	the schedule was changed, and the run is a retry:        it is cancelled
+//	the schedule was changed, and makes no runs:             it is cancelled
+//	it is missed by the clock of this transaction:           it is cancelled
+//	no other run is in delivery, and no earlier one is open: it is claimed
+//	skip:                                                    it is cancelled
+//	queue:                                                   it waits; a third one is cancelled
+//	replace:                                                 the earlier ones are cancelled, and it is claimed
 //
 // A run that has begun before, or is by hand, waits; it is never skipped. Begin may be repeated after a lost answer: a claim by the same
 // claimer is recognised.
@@ -101,7 +102,6 @@ type beginning struct {
 	me      sibling
 	version uint32
 	holder  string // who has claimed the run
-	touched bool   // it was in a delivery, or waited: a change of the schedule has not kept it
 	others  []sibling
 }
 
@@ -141,7 +141,7 @@ func (b *beginning) run(ctx context.Context) error {
 }
 
 // readMe locks the run. Primary key. Parameter: job_id.
-const readMe = `SELECT /* tocsin schedule begin */` + siblingColumns + `, version, claimed_by, gmt_modified > gmt_create
+const readMe = `SELECT /* tocsin schedule begin */` + siblingColumns + `, version, claimed_by
 FROM {task} FORCE INDEX (PRIMARY)
 WHERE job_id = ?
 FOR UPDATE`
@@ -216,7 +216,7 @@ func (b *beginning) read(ctx context.Context) error {
 }
 
 func (b *beginning) scanMe(_ int, rows *sql.Rows) error {
-	me, err := scanSibling(rows, &b.version, &b.holder, &b.touched)
+	me, err := scanSibling(rows, &b.version, &b.holder)
 	me.key, me.of = b.asked.DedupKey, b.turn.key // the row of a run that has ended has no key
 	b.me = me
 	return err

@@ -151,6 +151,9 @@ func span(name string, times *firetimes.Times, from, to time.Time) (all []Fire, 
 	if !from.Before(to) {
 		return nil, client.Refuse(ErrInvalid, "backfill of schedule %s from %s to %s: to must be after from", name, shown(from), shown(to))
 	}
+	if err := client.CheckSpan("from", from, "to", to); err != nil {
+		return nil, client.Refuse(ErrInvalid, "backfill of schedule %s: %s", name, err)
+	}
 	for _, t := range between(times, from.Add(-time.Nanosecond), to, MaxBackfill+1) {
 		all = append(all, Fire{Time: t, Due: t.Add(times.Offset())})
 	}

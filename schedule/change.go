@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"time"
@@ -11,11 +10,9 @@ import (
 	"github.com/tocsinhq/tocsin/internal/ids"
 )
 
-// A run that is due at about the time of a change may have started, so the change leaves it alone: its fire time is
-// neither lost nor gets a second run. This applies to runs due from dueBefore before the change until the lead after it.
-// The change must be committed well before the lead has passed; otherwise it is made again with a longer lead.
+// A run that is due by the lead after a change may be in a delivery that its row does not show: see transition. The change must be committed well
+// before the lead has passed, or later runs may have begun too; otherwise it is made again with a longer lead.
 const (
-	dueBefore = time.Second
 	firstLead = time.Second
 	longLead  = 16 * time.Second
 )
@@ -73,24 +70,22 @@ func (c *changing) try(ctx context.Context, h *here, reason string, decide decis
 	return next, true, h.replace(ctx, next, reason, c.lead)
 }
 
-// replace stores a row in place of the one that is locked: it cancels pending runs, and makes the first window.
+// replace stores a row in place of the one that is locked. What becomes of the runs of both is a transition.
 func (h *here) replace(ctx context.Context, next *row, reason string, lead time.Duration) error {
 	old := h.row
 	next.Modified = h.now
-	from, to, offset := h.cursor(next, lead)
-	until := ids.FirstRunKey(uint64(old.ID), next.Revision)
-	if err := h.cancel(ctx, h.from, until, reason, from, to); err != nil {
+	pending, err := h.pending(ctx, h.from, ids.FirstRunKey(uint64(old.ID), next.Revision))
+	if err != nil {
 		return err
 	}
-	if to.After(from) {
-		kept, err := h.kept(ctx, until)
-		if err != nil {
-			return err
-		}
-		next.MadeUntil = later(next.MadeUntil, kept.Add(-offset))
+	t := transitionOf(old, next, pending, h.now, lead)
+	if err := h.cancel(ctx, t.gone, t.dropped, reason); err != nil {
+		return err
 	}
-	if next.NextFire = (time.Time{}); next.State == Active {
-		if _, err := h.window(ctx, next); err != nil {
+	next.MadeUntil, next.NextFire = t.until, time.Time{}
+	next.PassedOver += uint64(t.passedOver)
+	if next.State == Active {
+		if _, err := h.window(ctx, next, t); err != nil {
 			return err
 		}
 	}
@@ -100,49 +95,10 @@ func (h *here) replace(ctx context.Context, next *row, reason string, lead time.
 		return err
 	case n != 1:
 		return client.Refuse(ErrRevision, "schedule %s was changed while it was locked", old.Name)
-	case to.After(from):
-		return h.inTime(ctx, to.Add(-lead/2))
+	case t.goesOn:
+		return h.inTime(ctx, h.now.Add(lead/2))
 	}
 	return nil
-}
-
-// cursor sets made_until of the next row: fire times whose runs are not due yet are its own, apart from those up to the last run that is
-// kept. It returns the span in which pending runs are left alone, which is empty unless the schedule stays active, and how much later than
-// their fire times runs are due.
-func (h *here) cursor(next *row, lead time.Duration) (from, to time.Time, offset time.Duration) {
-	next.MadeUntil = h.now
-	if h.row.State != Active && h.row.State != Ended || next.State != Active { // one that has ended may have runs to come
-		return h.now, h.now, 0
-	}
-	if times, err := h.row.Times(); err == nil {
-		offset = times.Offset()
-	}
-	next.MadeUntil = later(h.now.Add(-offset), next.Anchor)
-	return h.now.Add(-dueBefore), h.now.Add(lead), offset
-}
-
-// readKept reads when the last of a schedule's pending runs with keys of a range is due. A range of uk_biz. Parameters: biz_id, biz type, the first key,
-// the first key behind them.
-const readKept = `SELECT /* tocsin schedule kept */
-    CAST(MAX(due_time) AS CHAR)
-FROM {task} FORCE INDEX (uk_biz)
-WHERE biz_id = ?
-    AND biz_type = ?
-    AND dedup_key >= ?
-    AND dedup_key < ?
-    AND status = 0`
-
-// kept returns when the last run is due that a change has left alone; the zero time: there is none.
-func (h *here) kept(ctx context.Context, until string) (time.Time, error) {
-	var last instant
-	question := readKept
-	if h.conn == nil {
-		question += "\nLOCK IN SHARE MODE" // a caller's snapshot may be older than runs
-	}
-	err := h.sets(ctx, question, []any{h.row.subject(), h.row.number, []byte(h.from), []byte(until)}, func(_ int, rows *sql.Rows) error {
-		return rows.Scan(&last)
-	})
-	return last.Time, err
 }
 
 // inTime fails if a time has passed.

@@ -18,7 +18,7 @@ func (b *beginning) decide(now int64) {
 	case b.row == nil:
 		b.end(verdictOutdated, reasonDeleted)
 		return
-	case stale && b.touched:
+	case stale && (!b.me.first() || b.row.State == Inactive || b.row.State == Paused):
 		b.end(verdictOutdated, b.outdated())
 		return
 	case !hand && b.me.first():
@@ -36,8 +36,6 @@ func (b *beginning) decide(now int64) {
 			b.Replaced = append(b.Replaced, o.id)
 		}
 		b.claim(now)
-	case stale:
-		b.end(verdictOutdated, b.outdated())
 	case b.row.Overlap == OverlapSkip && !hand && !begun && !later:
 		b.end(verdictSkipped, fmt.Sprintf("skipped: run %s is open", earlier[0].name()))
 	case b.row.Overlap == OverlapQueue && !hand && !begun && !later && len(earlier) > 1:

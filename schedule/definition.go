@@ -1,12 +1,14 @@
 package schedule
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
 
@@ -47,7 +49,7 @@ type Definition struct {
 	BizType        string            `yaml:"biz_type" json:"biz_type"`                                   // of its runs
 	BizID          uint64            `yaml:"biz_id,omitempty" json:"biz_id,omitempty,string"`            // of its runs; 0: see Key
 	Key            string            `yaml:"key,omitempty" json:"key,omitempty"`                         // business key of its runs; "" without BizID: the name
-	Cron           string            `yaml:"cron" json:"cron"`                                           // five fields, @daily and the like, or "@every 90s"
+	Cron           string            `yaml:"cron" json:"cron"`                                           // five fields, @daily and the like, or "@every 90s", which counts from Start, or else from the activation
 	Zone           string            `yaml:"zone,omitempty" json:"zone,omitempty"`                       // IANA name; "": UTC
 	Start          time.Time         `yaml:"start,omitempty" json:"start,omitzero"`                      // no fire time before; zero: no limit
 	End            time.Time         `yaml:"end,omitempty" json:"end,omitzero"`                          // no fire time from then on; zero: no limit
@@ -101,17 +103,39 @@ func (d Definition) spec(anchor time.Time, seed uint64) firetimes.Spec {
 	return firetimes.Spec{Cron: d.Cron, Zone: d.Zone, Start: d.Start, End: d.End, Anchor: anchor, Jitter: d.Jitter.D(), Seed: seed}
 }
 
+// anchorAt returns what @every counts from if the schedule is activated at a time.
+func (d Definition) anchorAt(now time.Time) time.Time {
+	if !d.Start.IsZero() {
+		return d.Start.UTC()
+	}
+	return now.UTC().Truncate(time.Millisecond)
+}
+
 // Next returns the first fire times after a time, at most n, as if the schedule were activated then; @every counts from
-// the activation. It needs no database. Runs are due later than that by less than the jitter.
+// the start, or else from the activation. It needs no database. Runs are due later than that by less than the jitter.
 func (d Definition) Next(after time.Time, n int) ([]time.Time, error) {
-	if err := d.Validate(); err != nil {
+	if err := cmp.Or(d.Validate(), askable(d.Name, after, n)); err != nil {
 		return nil, err
 	}
-	times, err := firetimes.Parse(d.spec(after.UTC().Truncate(time.Millisecond), 0))
+	times, err := firetimes.Parse(d.spec(d.anchorAt(after), 0))
 	if err != nil {
 		return nil, invalid(d.Name, "%s", err)
 	}
 	return following(times, after, n), nil
+}
+
+// maxNext is the largest number of fire times that one call returns.
+const maxNext = 10_000
+
+// askable refuses a question for fire times that has no answer, or too long a one.
+func askable(name string, after time.Time, n int) error {
+	if n > maxNext {
+		return invalid(name, "%d fire times: at most %d", n, maxNext)
+	}
+	if err := client.CheckTime("after", after); err != nil && !after.IsZero() {
+		return invalid(name, "%s", err)
+	}
+	return nil
 }
 
 // following lists fire times.

@@ -11,7 +11,7 @@
 //
 // Whoever owns the schedule's table makes its runs, up to 20 minutes ahead (see maker). It locks the row, inserts the runs
 // and moves made_until in one transaction, so of two makers one finds nothing to do. A change of a schedule raises its
-// revision, cancels the pending runs of earlier ones, and makes the first runs of the new one.
+// revision, and decides about the runs of both: see transition.
 //
 // All times are by the database's clock. Package firetimes knows when a cron expression fires.
 //

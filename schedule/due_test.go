@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
 // fill stores schedules of one database, which are due a time from now, a second apart.
@@ -81,7 +82,7 @@ func TestAPassOverManySchedulesIsASmallRead(t *testing.T) {
 	for name, after := range map[string]Due{"the first page": firstDue, "a later page": {Next: s.now().Add(-time.Hour), Table: 1, ID: 77}} {
 		question := strings.ReplaceAll(peekDue, "{database}", s.cfg.Layout.Database(0))
 		next := at(after.Next)
-		args := []any{Step.Microseconds(), next, next, after.Table, after.Table, uint64(after.ID), pageOfDue}
+		args := []any{Step.Microseconds(), next, next, after.Table, next, after.Table, uint64(after.ID), pageOfDue}
 		before := s.reads(s.db)
 		if _, err := s.db.Exec("DO (SELECT COUNT(*) FROM ("+question+") AS due)", args...); err != nil {
 			t.Fatal(err)
@@ -93,6 +94,38 @@ func TestAPassOverManySchedulesIsASmallRead(t *testing.T) {
 		if access != "range" || key != "idx_next" || !strings.Contains(extra, "Using index") || strings.Contains(extra, "filesort") || strings.Contains(extra, "Using index condition") {
 			t.Errorf("%s: %s by %s, %s", name, access, key, extra)
 		}
+	}
+}
+
+// A page of schedules that all fire at one time reads no entries of those before it. Not parallel: the counters are the server's.
+func TestAPageOfDueSchedulesCostsTheSameEverywhere(t *testing.T) {
+	s := newSite(t)
+	s.db.SetMaxOpenConns(1)
+	s.fill(0, 5000, "0", -time.Hour)
+	database := s.cfg.Layout.Database(0)
+	if _, err := s.db.Exec("UPDATE " + database + ".schedule SET next_fire = UTC_TIMESTAMP() - INTERVAL 1 HOUR, table_no = schedule_id % 3"); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.maker.Due(t.Context(), 0, 0, 10_000, nil)
+	if err != nil || len(all) != 5000 {
+		t.Fatalf("%d are due, %v", len(all), err)
+	}
+	examined, cost := devtest.Examined(t, s.db), []int{}
+	for _, after := range []Due{firstDue, all[1000], all[2500], all[4000]} {
+		next := at(after.Next)
+		cost = append(cost, examined(func() {
+			rows, err := s.db.Query(strings.ReplaceAll(peekDue, "{database}", database), 0, next, next, after.Table, next, after.Table, uint64(after.ID), 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for rows.Next() {
+				continue
+			}
+			rows.Close()
+		}))
+	}
+	if slices.Max(cost) > 150 {
+		t.Errorf("pages of 100 examine %d entries", cost)
 	}
 }
 
@@ -155,20 +188,21 @@ func TestPlansOfStatements(t *testing.T) {
 	s := newSite(t)
 	s.db.SetMaxOpenConns(1)
 	s.fill(0, 2000, "0", time.Hour)
-	fill := strings.NewReplacer("{database}", s.cfg.Layout.Database(0), "{task}", s.cfg.Layout.Table(0), "{names}", "?", "{keys}", "?", "{types}", "biz_type IN (0, 1)").Replace
+	fill := strings.NewReplacer("{database}", s.cfg.Layout.Database(0), "{task}", s.cfg.Layout.Table(0), "{names}", "?", "{keys}", "?", "{ids}", "?", "{types}", "biz_type IN (0, 1)").Replace
 	for name, c := range map[string]struct {
 		question string
 		args     []any
 		key      string
 	}{
-		"named":  {readNamed, []any{"x"}, "uk_name"},
-		"list":   {readList, []any{"x", "y", "", "", "", "", "", 10}, "uk_name"},
-		"next":   {readNext, slices.Concat(byNext.args(byNext.first), byNext.args(byNext.last), []any{"", "", "", "", "", 10}), "idx_next"},
-		"lock":   {lockRow, []any{1}, "PRIMARY"},
-		"cancel": {cancelRuns, []any{"", 7, 1, []byte{0}, []byte{0, 1}, "2026-01-01", "2026-01-01"}, "uk_biz"},
-		"change": {moveCursor, []any{"active", "2026-01-01", "2026-01-01", "", 1, 1, 1, 1, "2026-01-01"}, "PRIMARY"},
-		"delete": {deleteRow, []any{1}, "PRIMARY"},
-		"keys":   {readKeys, []any{7, 1, []byte{0}}, "uk_biz"},
+		"named":   {readNamed, []any{"x"}, "uk_name"},
+		"list":    {readList, []any{"x", "y", "", "", "", "", "", 10}, "uk_name"},
+		"next":    {readNext, slices.Concat(byNext.args(byNext.first), byNext.args(byNext.last), []any{"", "", "", "", "", 10}), "idx_next"},
+		"lock":    {lockRow, []any{1}, "PRIMARY"},
+		"pending": {readPending, []any{7, 1, []byte{0}, []byte{0, 1}}, "uk_biz"},
+		"cancel":  {cancelRuns, []any{"", 1}, "PRIMARY"},
+		"change":  {moveCursor, []any{"active", "2026-01-01", "2026-01-01", "", 1, 1, 1, 1, "2026-01-01"}, "PRIMARY"},
+		"delete":  {deleteRow, []any{1}, "PRIMARY"},
+		"keys":    {readKeys, []any{7, 1, []byte{0}}, "uk_biz"},
 	} {
 		if _, key, extra := s.explain(fill(c.question), c.args...); key != c.key && !strings.Contains(extra, "Impossible") && !strings.Contains(extra, "no matching row") {
 			t.Errorf("%s is read by %q, %s", name, key, extra)

@@ -12,7 +12,7 @@ import (
 var (
 	ErrInvalid   = errors.New("invalid schedule")        // a definition, or a call, is refused
 	ErrNotFound  = errors.New("no such schedule")        // no database has one of this name
-	ErrExists    = errors.New("schedule exists")         // Create: one of this name is there
+	ErrExists    = errors.New("schedule exists")         // Create: one of this name is there, and differs
 	ErrAmbiguous = errors.New("two schedules of a name") // the name stands in two databases
 	ErrRevision  = errors.New("schedule has changed")    // Update: its revision is another one
 )
@@ -24,6 +24,8 @@ func invalid(of, format string, args ...any) error {
 
 // missing says that there is no schedule of a name.
 func missing(name string) error { return client.Refuse(ErrNotFound, "no schedule %q", name) }
+
+func exists(name string) error { return client.Refuse(ErrExists, "there is a schedule %q", name) }
 
 // label shows a name, which may be missing or not valid.
 func label(of string) string {

@@ -21,6 +21,7 @@ type here struct {
 	conn    *sql.Conn // the same; nil: in is a caller's transaction, whose session takes one statement at a time
 	noWait  bool      // for the locks of this row and of a run that is about to begin
 	unread  bool      // the run is not locked yet, and nothing is written
+	fresh   bool      // there is no such row: a lock on the gap would keep others that create schedules from their inserts
 	table   int
 	row     *row          // as it was read; nil: there is none
 	now     time.Time     // the server's clock, read when the row was locked
@@ -82,11 +83,14 @@ func (h *here) lock(ctx context.Context, id tocsin.JobID) error {
 		return err
 	}
 	var err error
-	if h.conn == nil {
+	switch {
+	case h.conn == nil && h.fresh:
+		err = h.sets(ctx, readNow, nil, h.tick)
+	case h.conn == nil:
 		if err = h.sets(ctx, lockRow, []any{uint64(id)}, take); err == nil {
 			err = h.sets(ctx, readNow, nil, h.tick)
 		}
-	} else {
+	default:
 		lock := lockRow
 		if h.noWait {
 			lock += " NOWAIT"
@@ -139,21 +143,23 @@ type run struct {
 	far bool      // it waits for those made before it
 }
 
-// window inserts the runs of a window, and moves the cursor in the row. Nobody but the caller stores the row.
-func (h *here) window(ctx context.Context, r *row) (window, error) {
+// window inserts the runs of a window, and moves the cursor in the row. Nobody but the caller stores the row. The first window after a
+// change is made as its transition says; nil: there is none.
+func (h *here) window(ctx context.Context, r *row, t *transition) (window, error) {
 	times, err := r.Times()
 	if err != nil {
 		return window{}, err
 	}
 	w := windowOf(r.Schedule, times, h.now)
+	fires := t.fires(w, times)
 	r.MadeUntil, r.NextFire = w.until, w.next
-	r.Made, r.PassedOver = r.Made+uint64(len(w.fires)), r.PassedOver+uint64(w.passedOver)
+	r.Made, r.PassedOver = r.Made+uint64(len(fires)), r.PassedOver+uint64(w.passedOver)
 	if w.next.IsZero() {
 		r.State, r.Reason = Ended, "no fire time is left"
 	}
-	runs := make([]run, len(w.fires))
-	for i, t := range w.fires {
-		runs[i] = run{key: ids.OfTime(uint64(r.ID), r.Revision, t).String(), due: t.Add(times.Offset())}
+	runs := make([]run, len(fires))
+	for i, f := range fires {
+		runs[i] = run{key: ids.OfTime(uint64(r.ID), r.Revision, f.Time).String(), due: f.Due}
 	}
 	_, err = h.insert(ctx, r, runs)
 	return w, err
@@ -292,12 +298,3 @@ func (h *here) byHand(ctx context.Context, runs []run) ([]run, error) {
 
 // list repeats a text with commas between.
 func list(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") }
-
-// cancel cancels the pending runs with keys of a range, apart from those that are due after one time and until another.
-func (h *here) cancel(ctx context.Context, from, until, reason string, after, before time.Time) error {
-	_, err := h.exec(ctx, cancelRuns, reason, h.row.subject(), h.row.number, []byte(from), []byte(until), at(after), at(before))
-	if err != nil {
-		return fmt.Errorf("cancel runs in %s: %w", h.task(), err)
-	}
-	return nil
-}

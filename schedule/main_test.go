@@ -66,7 +66,7 @@ func openSiteOn(t testing.TB, cfg tocsin.Config, dsn string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	db, err := sql.Open("mysql", dsn+"?parseTime=true")
+	db, err := sql.Open("mysql", dsn+"?parseTime=true&interpolateParams=true")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (m *maker) Due(ctx context.Context, server int, ahead time.Duration, limit 
 	for after := firstDue; len(databases) > 0 && len(due) < limit; {
 		next := at(after.Next)
 		page, err := store.Gather(ctx, m.tables, server, databases, "schedules due", peekDue, m.scanDue,
-			ahead.Microseconds(), next, next, after.Table, after.Table, uint64(after.ID), pageOfDue)
+			ahead.Microseconds(), next, next, after.Table, next, after.Table, uint64(after.ID), pageOfDue)
 		slices.SortFunc(page, Due.compare)
 		page = page[:min(len(page), pageOfDue)]
 		for _, d := range page {
@@ -101,7 +101,7 @@ func (m *maker) Make(ctx context.Context, id tocsin.JobID, noWait bool) (made Ma
 			return nil
 		}
 		before := h.row.MadeUntil
-		w, err := h.window(ctx, h.row)
+		w, err := h.window(ctx, h.row, nil)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (h *here) takeBack(ctx context.Context) (made Made, err error) {
 		return made, err
 	}
 	r.MadeUntil, r.State, r.Reason = h.now.Add(-times.Offset()), Active, ""
-	w, err := h.window(ctx, r)
+	w, err := h.window(ctx, r, nil)
 	if err != nil {
 		return made, err
 	}

@@ -57,12 +57,13 @@ WHERE biz_id = ?
 ORDER BY dedup_key
 LIMIT ?`
 
+// siblingColumns are what a run is scanned from. Times are read as text, as in columns.
 const siblingColumns = `
-    job_id, status, action_time, due_time, gmt_create, attempts, crashes, dedup_key`
+    job_id, status, CAST(action_time AS CHAR), CAST(due_time AS CHAR), CAST(gmt_create AS CHAR), attempts, crashes, dedup_key`
 
 // scanSibling reads siblingColumns, and what follows them into more.
 func scanSibling(rows *sql.Rows, more ...any) (r sibling, err error) {
-	var action, due, created sql.NullTime
+	var action, due, created instant
 	var key []byte
 	err = rows.Scan(append([]any{&r.id, &r.status, &action, &due, &created, &r.attempts, &r.crashes, &key}, more...)...)
 	r.key = string(key)

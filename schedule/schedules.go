@@ -204,6 +204,7 @@ type place struct {
 	id    tocsin.JobID
 	types bizTypes
 	tx    tocsin.Tx // the caller's transaction; nil: one of its own
+	fresh bool      // the id is new
 }
 
 // How long a change that lost its connection is tried again: it may have been made.
@@ -223,7 +224,7 @@ func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) e
 		return fn(h)
 	}
 	if p.tx != nil {
-		h := &here{maker: s.maker, in: p.tx, table: p.id.Table()}
+		h := &here{maker: s.maker, in: p.tx, table: p.id.Table(), fresh: p.fresh}
 		return explain(h.do(ctx, p.id, named))
 	}
 	var failed time.Time // when the first try failed
@@ -237,8 +238,8 @@ func (s *Schedules) within(ctx context.Context, p place, fn func(*here) error) e
 			failed = time.Now()
 		}
 		class := mysql.ClassOf(err)
-		maybe = maybe || class == mysql.Lost || class == mysql.Canceled
-		again := class == mysql.Lost || class == mysql.Demoted
+		maybe = maybe || mysql.InDoubt(err)
+		again := mysql.Away(err)
 		switch {
 		case again && time.Since(failed) <= triesFor && loop.Wait(ctx, pause) == nil:
 		case maybe && (class.OfServer() || class == mysql.Canceled):

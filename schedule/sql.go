@@ -3,13 +3,13 @@ package schedule
 import (
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // The statements of this package. {database} is the name of a database, {task} the full name of the task table of a
@@ -91,14 +91,14 @@ const readTypes = `SELECT /* tocsin schedule types */
 FROM {database}.biz_type`
 
 // peekDue reads which schedules have runs to be made, the earliest first, in one of the databases of a union: a range of
-// idx_next alone. Parameters: how far ahead, in microseconds; the next_fire, table_no and schedule_id of the last one
-// of the page before, the first two twice; how many.
+// idx_next alone, whose conditions are written so that both servers read no entries before it, though thousands may fire at one
+// time. Parameters: how far ahead, in microseconds; the next_fire, table_no and schedule_id of the last one of the page before,
+// three times, twice and once; how many.
 const peekDue = `SELECT /* tocsin schedules due */
     next_fire, table_no, schedule_id
 FROM {database}.schedule FORCE INDEX (idx_next)
 WHERE next_fire <= UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND
-    AND next_fire >= ?
-    AND (next_fire > ? OR table_no > ? OR table_no = ? AND schedule_id > ?)
+    AND (next_fire > ? OR next_fire = ? AND table_no > ? OR next_fire = ? AND table_no = ? AND schedule_id > ?)
 ORDER BY next_fire, table_no, schedule_id
 LIMIT ?`
 
@@ -186,22 +186,6 @@ VALUES `
 	ringRun = `(?, ?, ?, ?)`
 )
 
-// cancelRuns cancels the pending runs of one schedule whose keys are in a range, apart from those that are due within a
-// span. A range of uk_biz. Parameters: reason; biz_id, biz type, the first key, the first key behind them; the span's ends.
-// Zero rows: none is pending.
-const cancelRuns = `UPDATE /* tocsin schedule cancel */ {task} FORCE INDEX (uk_biz)
-SET status = 3,
-    action_time = UTC_TIMESTAMP(3),
-    dedup_key = NULL,
-    last_error = ?,
-    gmt_modified = UTC_TIMESTAMP(3)
-WHERE biz_id = ?
-    AND biz_type = ?
-    AND dedup_key >= ?
-    AND dedup_key < ?
-    AND status = 0
-    AND NOT (action_time > ? AND action_time <= ?)`
-
 // timeForm is a DATETIME(3) as text.
 const timeForm = "2006-01-02 15:04:05.000"
 
@@ -254,6 +238,9 @@ func scanRow(rows *sql.Rows) (*row, error) {
 	r.Created, r.Modified, r.ReadAt, r.Anchor, r.MadeUntil = created.Time, modified.Time, read.Time, anchor.Time, made.Time
 	r.Start, r.End, r.NextFire = start.Time, end.Time, next.Time
 	r.Jitter, r.StartWithin = millis(jitter), millis(within)
+	if r.State == Ended {
+		r.Reason = r.ending()
+	}
 	rest, version := client.TakeVersion(r.headers)
 	r.PayloadVersion = version
 	if r.Headers, err = tocsin.Headers(rest).All(); err != nil {
@@ -292,12 +279,7 @@ func (r *row) stored() []any {
 const maxReason = 255
 
 // cut shortens a reason to what its column takes.
-func cut(reason string) string {
-	if text := []rune(strings.ToValidUTF8(reason, "?")); len(text) > maxReason {
-		return string(text[:maxReason])
-	}
-	return strings.ToValidUTF8(reason, "?")
-}
+func cut(reason string) string { return name.Text(reason, maxReason) }
 
 // oldTables says what to do about databases without the table, or that older programs may use.
 const oldTables = "run `tocsin ddl apply`, then `tocsin ddl finish`"

@@ -23,7 +23,7 @@ var activation = turning{"activate", "the schedule was activated anew", func(nex
 	if next.State == Active {
 		return false, nil
 	}
-	next.State, next.Reason, next.Failures, next.Anchor = Active, "", 0, now
+	next.State, next.Reason, next.Failures, next.Anchor = Active, "", 0, next.anchorAt(now)
 	return true, next.goesOn(now)
 }}
 
@@ -35,7 +35,7 @@ var deactivation = turning{"deactivate", "the schedule was deactivated", func(ne
 	return true, nil
 }}
 
-// Activate lets an inactive, paused or ended schedule make runs again, for fire times from now on; @every counts from now.
+// Activate lets an inactive, paused or ended schedule make runs again, for fire times from now on; @every without a start counts from now.
 // What was missed meanwhile is not made up for. One that has no fire time left is refused: ErrInvalid. The result says how the
 // schedule stands then; changed is false if it was active.
 func (s *Schedules) Activate(ctx context.Context, name string) (after Schedule, changed bool, err error) {
@@ -179,10 +179,18 @@ func (s *Schedules) delete(ctx context.Context, p place, revision uint32) error 
 		}
 		tried = true
 		_, until := ids.RunKeys(uint64(p.id))
-		if err := h.cancel(ctx, from, until, "the schedule was deleted", h.now, h.now); err != nil {
+		gone, err := h.pending(ctx, from, until)
+		if err != nil {
 			return err
 		}
-		_, err := h.exec(ctx, deleteRow, uint64(p.id))
+		dropped := make([]drop, len(gone))
+		for i, r := range gone {
+			dropped[i] = drop{r, ""}
+		}
+		if err := h.cancel(ctx, gone, dropped, "the schedule was deleted"); err != nil {
+			return err
+		}
+		_, err = h.exec(ctx, deleteRow, uint64(p.id))
 		return err
 	})
 	if err != nil {

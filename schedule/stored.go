@@ -18,7 +18,7 @@ const (
 	Active   State = "active"
 	Inactive State = "inactive" // deactivated by hand
 	Paused   State = "paused"   // after failed runs; Reason says of which
-	Ended    State = "ended"    // no fire time is left
+	Ended    State = "ended"    // no run is left to make; the last ones may be to come
 )
 
 // Schedule is a schedule as it stands in its database, with the defaults filled in. Times are the database's.
@@ -30,7 +30,7 @@ type Schedule struct {
 	State      State        `json:"state"`
 	Reason     string       `json:"reason,omitempty"` // why it is paused or has ended
 	Revision   uint32       `json:"revision"`         // grows with each change
-	Anchor     time.Time    `json:"anchor"`           // @every counts from it
+	Anchor     time.Time    `json:"anchor"`           // @every counts from it: the start, or else the activation
 	MadeUntil  time.Time    `json:"made_until"`       // fire times up to it are made or passed over
 	NextFire   time.Time    `json:"next_fire,omitzero"`
 	Failures   int          `json:"failures"`    // failed runs in a row
@@ -69,6 +69,9 @@ func (s Schedule) Times() (*firetimes.Times, error) {
 // Following returns the fire times after a time, at most n. They are those that an active schedule would have, whatever
 // its state.
 func (s Schedule) Following(after time.Time, n int) ([]Fire, error) {
+	if err := askable(s.Name, after, n); err != nil {
+		return nil, err
+	}
 	times, err := s.Times()
 	if err != nil {
 		return nil, err
@@ -80,9 +83,45 @@ func (s Schedule) Following(after time.Time, n int) ([]Fire, error) {
 	return all, nil
 }
 
-// Fires returns when an active schedule fires next, or fired if nothing made that run: NextFire is that of the next run to
-// make, up to 20 minutes after those that are pending. Zero: the schedule is not active.
+// lastFires returns the last fire times of a schedule that has ended: those whose runs are made and not due yet. Empty: all were due.
+func (s Schedule) lastFires() []Fire {
+	times, err := s.Times()
+	if err != nil || s.State != Ended {
+		return nil
+	}
+	fires, _ := s.Following(s.ReadAt.Add(-times.Offset()), MaxRuns)
+	return fires
+}
+
+// ending says why a schedule has ended, and what is still to come: its last runs are made ahead.
+func (s Schedule) ending() string {
+	switch fires := s.lastFires(); {
+	case len(fires) == MaxRuns:
+		return "its last runs are made, and are to come"
+	case len(fires) > 0:
+		return "its last run is made, and is due " + fires[len(fires)-1].Due.Format("2006-01-02 15:04:05.000Z")
+	}
+	return "no fire time is left"
+}
+
+// Stands says in a few words how the schedule stands: its state, and why it makes no runs.
+func (s Schedule) Stands() string {
+	switch {
+	case s.State == Ended:
+		return "ended: " + s.ending()
+	case s.State == Active || s.Reason == "":
+		return string(s.State)
+	}
+	return string(s.State) + ": " + s.Reason
+}
+
+// Fires returns when a schedule fires next, or fired if nothing made that run: NextFire is that of the next run to
+// make, up to 20 minutes after those that are pending. One that has ended may have fire times to come, whose runs are made.
+// Zero: it does not fire any more, or not while it is inactive or paused.
 func (s Schedule) Fires() time.Time {
+	if fires := s.lastFires(); len(fires) > 0 {
+		return fires[0].Time
+	}
 	if s.State != Active || s.NextFire.Before(s.ReadAt) {
 		return s.NextFire
 	}

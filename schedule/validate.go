@@ -64,6 +64,11 @@ func (c *check) times(d Definition) {
 	if d.Cron == "" {
 		return
 	}
+	for field, t := range map[string]time.Time{"start": d.Start, "end": d.End} {
+		if !t.IsZero() {
+			c.Note(field, client.CheckTime(field, t))
+		}
+	}
 	c.Refuse(!whole(d.Start), "start", "start %s is finer than a millisecond", d.Start.Format(time.RFC3339Nano))
 	c.Refuse(!whole(d.End), "end", "end %s is finer than a millisecond", d.End.Format(time.RFC3339Nano))
 	c.fires(d)
@@ -71,14 +76,15 @@ func (c *check) times(d Definition) {
 
 // fires notes the first field with which there are no fire times, or wrong ones.
 func (c *check) fires(d Definition) {
-	spec := firetimes.Spec{Cron: "@daily", Anchor: time.Now()}
+	now := time.Now()
+	spec := firetimes.Spec{Cron: "@daily", Anchor: now}
 	for _, add := range []struct {
 		field string
 		set   func()
 	}{
 		{"zone", func() { spec.Zone = d.Zone }},
 		{"cron", func() { spec.Cron = d.Cron }},
-		{"start", func() { spec.Start = d.Start }},
+		{"start", func() { spec.Start, spec.Anchor = d.Start, d.anchorAt(now) }},
 		{"end", func() { spec.End = d.End }},
 		{"jitter", func() { spec.Jitter = d.Jitter.D() }},
 	} {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // Config says where a broker is, and what biz types may use of it. Addresses and Topics must be set.
@@ -88,11 +89,11 @@ type Sink interface {
 // Unavailable returns the error of a task whose broker, or topic, can't be reached or used now. No attempt is counted; if no task of
 // a delivery could be sent, the biz type's tasks wait in MySQL until a probe is taken. The task may have been stored by the broker all
 // the same, when an answer was lost: it comes again with the same id.
-func Unavailable(err error) error { return unavailable{err} }
+func Unavailable(err error) error { return unavailable{client.OrUnknown(err)} }
 
 // Unfit returns the error of a task that the broker could never take, found without asking it: the task is dead, and nothing is learnt
 // of the broker.
-func Unfit(err error) error { return tocsin.Bury(unfit{err}) }
+func Unfit(err error) error { return tocsin.Bury(unfit{client.OrUnknown(err)}) }
 
 // IsUnfit reports whether the error, or one that it wraps, was found without asking the target.
 func IsUnfit(err error) bool {

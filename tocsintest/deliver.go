@@ -3,7 +3,7 @@ package tocsintest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -108,7 +108,7 @@ func stored[T any](biz tocsin.BizType[T], payload T, options []Option) (tocsin.T
 func call[T any](ctx context.Context, handler Handler[T], task *tocsin.Task[T]) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
+			err = errors.New(client.PanicWords(p))
 		}
 	}()
 	return handler(ctx, task)

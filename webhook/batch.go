@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -16,12 +17,19 @@ const (
 	frame    = 512            // bytes; more than what stands around the tasks in a body
 )
 
-// postBatches posts the tasks in as few requests as their size allows, one after another, and fills in an error for each.
+// postBatches posts the tasks in as few requests as their size allows, one after another, and fills in an error for each. A request that
+// others follow ends a little before the delivery does, as their tasks have had no attempt if it takes all the time.
 func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []error) {
 	var all []json.RawMessage
 	var at []int // places of the tasks
 	size := frame
-	flush := func() {
+	within := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		within, cancel = context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/10))
+		defer cancel()
+	}
+	flush := func(ctx context.Context) {
 		if len(all) > 0 {
 			s.postBatch(ctx, tasks, at, all, errs)
 		}
@@ -36,11 +44,14 @@ func (s *Sink) postBatches(ctx context.Context, tasks []tocsin.Info, errs []erro
 		d.Key = task.Key()
 		text := encode(d)
 		if len(all) == s.cfg.Batch || size+len(text)+1 > batchCap {
-			flush()
+			flush(within)
 		}
 		all, at, size = append(all, text), append(at, i), size+len(text)+1
 	}
-	flush()
+	if within.Err() == nil {
+		within = ctx
+	}
+	flush(within)
 }
 
 // postBatch posts the tasks at some places. The id of a request is new each time: other tasks than before may be together.
@@ -103,20 +114,23 @@ func (r result) verdict() error {
 	if r.RetryAfter != nil && *r.RetryAfter >= 0 {
 		wait = time.Duration(min(*r.RetryAfter, retryAfterCap.Seconds()) * float64(time.Second))
 	}
-	failed := errors.New(said("callback answered "+r.Result, []byte(r.Text)))
+	var failed error = errors.New(said("callback answered "+r.Result, []byte(r.Text)))
+	if r.Result == "later" {
+		failed = answered{status: http.StatusTooManyRequests, summary: failed.Error(), rest: max(wait, leastRest)}
+	}
 	switch {
 	case r.Result == "done":
 		return nil
 	case r.Result == "bury":
 		return tocsin.Bury(failed)
 	case r.Result == "snooze" && wait >= 0:
-		return tocsin.Snooze(max(wait, time.Second)) // or a receiver could keep nodes busy for ever
+		return tocsin.Snooze(wait)
 	case r.Result == "snooze":
 		return errors.New("callback answered snooze without retry_after")
-	case r.Result == "retry" && wait >= 0:
+	case (r.Result == "retry" || r.Result == "later") && wait >= 0:
 		return tocsin.RetryIn(wait, failed)
-	case r.Result == "retry":
+	case r.Result == "retry" || r.Result == "later":
 		return failed
 	}
-	return fmt.Errorf("callback answered %.40q: want done, retry, bury or snooze", r.Result)
+	return fmt.Errorf("callback answered %.40q: want done, retry, later, bury or snooze", r.Result)
 }

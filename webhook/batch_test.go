@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -109,9 +110,11 @@ func TestAnswersToABatch(t *testing.T) {
 		"retry before now":              {200, "[" + entry(`"result":"retry","retry_after":-1`) + "]", done, retried("callback answered retry")},
 		"bury":                          {200, "[" + entry(`"result":"bury","text":"no coupon"`) + "]", done, want{tocsin.Buried, 0, "callback answered bury: no coupon"}},
 		"snooze":                        {200, "[" + entry(`"result":"snooze","retry_after":60`) + "]", done, want{tocsin.Snoozed, time.Minute, ""}},
-		"snooze for no time":            {200, "[" + entry(`"result":"snooze","retry_after":0`) + "]", done, want{tocsin.Snoozed, time.Second, ""}},
+		"snooze for no time":            {200, "[" + entry(`"result":"snooze","retry_after":0`) + "]", done, want{tocsin.Snoozed, 0, ""}},
+		"later":                         {200, "[" + entry(`"result":"later","retry_after":5,"text":"busy"`) + "]", done, want{tocsin.Retried, 5 * time.Second, "callback answered later: busy"}},
+		"later without a time":          {200, "[" + entry(`"result":"later"`) + "]", done, retried("callback answered later")},
 		"snooze for ever":               {200, "[" + entry(`"result":"snooze"`) + "]", done, retried("callback answered snooze without retry_after")},
-		"another word":                  {200, "[" + entry(`"result":"ok"`) + "]", done, retried(`callback answered "ok": want done, retry, bury or snooze`)},
+		"another word":                  {200, "[" + entry(`"result":"ok"`) + "]", done, retried(`callback answered "ok": want done, retry, later, bury or snooze`)},
 		"two results":                   {200, "[" + entry(`"result":"done"`) + "," + fmt.Sprintf(`{"key":%q,"result":"done"}]`, b.Key()), done, retried(`callback answered "two results"`)},
 		"one is missing":                {200, fmt.Sprintf(`[{"key":%q,"result":"done"}]`, a.Key()), done, retried("callback answered no result for the task, and 1 for others")},
 		"one is no result":              {200, "[" + entry(`"result":7`) + "]", done, retried("callback answered no result for the task; one can't be read: ")},
@@ -169,5 +172,24 @@ func TestALargeBatchIsSplit(t *testing.T) {
 	}
 	if requests != 3 {
 		t.Errorf("%d requests, want 3", requests)
+	}
+}
+
+// Tasks whose request could not begin in time have had no attempt.
+func TestARequestThatTakesAllTheTimeIsNoAttemptOfTheTasksBehindIt(t *testing.T) {
+	t.Parallel()
+	s := newSink(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}, SinkConfig{Allow: loopback, Batch: 100})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	large := tasks(3)
+	for i := range large {
+		large[i].Payload = strings.Repeat("x", batchCap*2/3)
+	}
+	errs := s.Deliver(ctx, large)
+	if notReached(errs[0]) || !notReached(errs[1]) || !notReached(errs[2]) {
+		t.Errorf("got %v", errs)
 	}
 }

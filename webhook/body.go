@@ -8,10 +8,10 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // body is what a node posts. 64-bit numbers are strings: not every JSON reader
@@ -115,14 +115,13 @@ func reply(w http.ResponseWriter, err error) {
 	if reason == "" {
 		reason = "later"
 	}
-	var rests interface{ RestFor() time.Duration }
 	switch {
 	case verb == tocsin.Completed:
 		w.WriteHeader(http.StatusNoContent)
 	case verb == tocsin.Buried:
 		http.Error(w, reason, http.StatusGone)
-	case errors.As(err, &rests) && rests.RestFor() > 0: // all tasks of the biz type wait
-		later(w, reason, rests.RestFor(), http.StatusServiceUnavailable)
+	case restOf(err) > 0: // all tasks of the biz type wait
+		later(w, reason, restOf(err), http.StatusServiceUnavailable)
 	case in >= 0: // this task alone does
 		later(w, reason, in, http.StatusInternalServerError)
 	case err == errNotKnown:
@@ -130,6 +129,15 @@ func reply(w http.ResponseWriter, err error) {
 	default:
 		http.Error(w, reason, http.StatusInternalServerError)
 	}
+}
+
+// restOf returns for how long the function wants no task; 0: its error does not say "later".
+func restOf(err error) time.Duration {
+	var rests interface{ RestFor() time.Duration }
+	if errors.As(err, &rests) {
+		return rests.RestFor()
+	}
+	return 0
 }
 
 func later(w http.ResponseWriter, reason string, in time.Duration, status int) {
@@ -151,9 +159,14 @@ var words = [...]string{tocsin.Completed: "done", tocsin.Retried: "retry", tocsi
 // replyBatch tells the node what each task's error asks for.
 func replyBatch(w http.ResponseWriter, tasks []Task, errs []error) {
 	results := make([]result, len(tasks))
+	most := min(snippet, batchCap/8/len(tasks)) // characters of up to 6 bytes as JSON
 	for i, task := range tasks {
 		verb, in, reason := tocsin.AsOutcome(errs[i])
-		results[i] = result{Key: task.Key, Result: words[verb], Text: strings.ToValidUTF8(reason[:min(len(reason), snippet)], "")}
+		word := words[verb]
+		if rest := restOf(errs[i]); verb == tocsin.Retried && rest > 0 {
+			word, in = "later", rest
+		}
+		results[i] = result{Key: task.Key, Result: word, Text: name.Text(reason, most)}
 		if seconds := in.Seconds(); in >= 0 && (verb == tocsin.Retried || verb == tocsin.Snoozed) {
 			results[i].RetryAfter = &seconds
 		}

@@ -12,9 +12,9 @@
 // The batch form has several tasks in data, each with its key, and an id of its own.
 // Its answer is a list with a result for each task.
 //
-// For a Sink, 2xx completes, 410 buries, 408, 429, 5xx and a broken connection are
-// tried again, honouring Retry-After; any other answer, redirects included, is a failed
-// attempt too. Private, loopback and link-local addresses are refused when they are
+// For a Sink, 2xx completes and 410 buries. 429 and 503 say "later": no attempt is counted, and the receiver
+// gets fewer requests. Any other answer, redirects included, and a connection that breaks under a request are failed
+// attempts; a request that did not arrive is none. Retry-After may put off the next attempt, but makes it no sooner than the policy has it. Private, loopback and link-local addresses are refused when they are
 // dialled, unless the policy allows them.
 //
 // A Receiver is an http.Handler. It checks the signature and the age of a callback,
@@ -27,7 +27,7 @@
 //	any other error           500   retried by the policy of the biz type
 //
 // An error with a method RestFor() time.Duration that returns more than 0 is answered with 503 and Retry-After: all tasks of the biz
-// type wait for so long, at most 30 s, as if a Go handler had returned it. In a batch it is any other error.
+// type wait for so long, at most 30 s, as if a Go handler had returned it. In a batch its task's result is "later".
 //
 // A webhook with a batch in its policy sends several tasks in one request. NewBatch hands
 // them over together, and answers with a result for each; there, tocsin.Snooze counts no attempt.

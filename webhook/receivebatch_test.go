@@ -49,6 +49,8 @@ func byPayload(task Task) error {
 		return errors.New(strings.Repeat("é\x01", 4000))
 	case "fail":
 		return errors.New("oops")
+	case "later":
+		return tired(2 * time.Second)
 	}
 	return nil
 }
@@ -68,19 +70,22 @@ func TestEachTaskOfABatchHasItsOutcome(t *testing.T) {
 		}),
 		receive(t, cfg, func(_ context.Context, task Task) error { return byPayload(task) }),
 	}
-	want := []string{"complete 0s ", "bury 0s callback answered bury: no coupon", "retry 1.5s callback answered retry: busy", "snooze 1m0s ", "retry -1ns callback answered retry: oops"}
+	want := []string{"complete 0s ", "bury 0s callback answered bury: no coupon", "retry 1.5s callback answered retry: busy", "snooze 1m0s ", "retry -1ns callback answered retry: oops", "retry 2s callback answered later: tired"}
 	for _, url := range urls {
 		var got []string
-		for _, err := range deliverBatch(t, url, []string{secretA}, "ok", "bury", "in", "snooze", "fail") {
+		for _, err := range deliverBatch(t, url, []string{secretA}, "ok", "bury", "in", "snooze", "fail", "later") {
 			verb, in, reason := tocsin.AsOutcome(err)
+			if rest := restOf(err); rest > 0 != strings.Contains(reason, "later") {
+				t.Errorf("%q rests for %s", reason, rest)
+			}
 			got = append(got, verb.String()+" "+in.String()+" "+reason)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if !slices.Equal(sizes, []int{5}) {
-		t.Errorf("batches of %v tasks, want 5", sizes)
+	if !slices.Equal(sizes, []int{6}) {
+		t.Errorf("batches of %v tasks, want 6", sizes)
 	}
 }
 

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"time"
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // DefaultMaxBody is more than any payload needs, escaped.
@@ -73,7 +76,7 @@ func New(cfg Config, handle func(context.Context, Task) error) (*Receiver, error
 		errs := make([]error, len(tasks))
 		for i, task := range tasks {
 			if errs[i] = ctx.Err(); errs[i] == nil { // else the node has given up
-				errs[i] = handle(ctx, task)
+				errs[i] = guarded(ctx, tasks[i:i+1], func() []error { return []error{handle(ctx, task)} })[0]
 			}
 		}
 		return errs
@@ -160,7 +163,7 @@ func (r *Receiver) done(ctx context.Context, task Task) (bool, error) {
 
 // call has tasks handled, and returns an error for each.
 func (r *Receiver) call(ctx context.Context, tasks []Task) []error {
-	got := r.handle(ctx, slices.Clone(tasks))
+	got := guarded(ctx, tasks, func() []error { return r.handle(ctx, slices.Clone(tasks)) })
 	errs := make([]error, len(tasks))
 	copied := copy(errs, got)
 	for i, task := range tasks {
@@ -174,6 +177,20 @@ func (r *Receiver) call(ctx context.Context, tasks []Task) []error {
 		}
 	}
 	return errs
+}
+
+// guarded calls a function for tasks. A panic is the error of all of them: the sender is told more than that its connection broke.
+func guarded(ctx context.Context, tasks []Task, call func() []error) (errs []error) {
+	defer func() {
+		switch p := recover(); {
+		case p == http.ErrAbortHandler:
+			panic(p)
+		case p != nil:
+			slog.ErrorContext(ctx, "receiver panicked", "biz_type", tasks[0].BizType, "job_id", tasks[0].JobID.String(), "panic", p, "stack", string(debug.Stack()))
+			errs = slices.Repeat([]error{errors.New(client.PanicWords(p))}, len(tasks))
+		}
+	}()
+	return call()
 }
 
 // replayed returns an error, and the status of the refusal, for a copy of a callback that came before. A node signs each attempt anew.

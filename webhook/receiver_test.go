@@ -112,6 +112,11 @@ type tired time.Duration
 func (tired) Error() string            { return "tired" }
 func (t tired) RestFor() time.Duration { return time.Duration(t) }
 
+// panics stands for a panic of the function.
+type panics struct{ value any }
+
+func (panics) Error() string { return "" }
+
 // What the function returns is what the node makes of the answer: of one task, that the whole biz type rests only if the
 // error says so.
 func TestTheFunctionsErrorIsTheOutcome(t *testing.T) {
@@ -127,9 +132,20 @@ func TestTheFunctionsErrorIsTheOutcome(t *testing.T) {
 		"retry":   {tocsin.RetryIn(1500*time.Millisecond, errors.New("no mail")), tocsin.Retried, 2 * time.Second, "callback answered 500 Internal Server Error: no mail"},
 		"snooze":  {tocsin.Snooze(time.Minute), tocsin.Retried, time.Minute, "callback answered 500 Internal Server Error: later"},
 		"rest":    {tired(5 * time.Second), tocsin.Retried, 5 * time.Second, "callback answered 503 Service Unavailable: tired"},
+		"wrapped": {fmt.Errorf("coupon 7: %w", tocsin.Bury(errors.New("expired"))), tocsin.Buried, 0, "callback answered 410 Gone: coupon 7: expired"},
+		"no text": {tocsin.Bury(errors.New("")), tocsin.Buried, 0, "callback answered 410 Gone: an error of type *errors.errorString, without a text"},
+		"no UTF8": {errors.New("a\xff"), tocsin.Retried, -1, `callback answered 500 Internal Server Error: a\xff`},
+		"panic":   {panics{"oh"}, tocsin.Retried, -1, "callback answered 500 Internal Server Error: panic: oh"},
+		"nil":     {panics{nil}, tocsin.Retried, -1, "callback answered 500 Internal Server Error: panic: panic called with nil argument"},
+		"a pause": {fmt.Errorf("no mail: %w", tocsin.Snooze(time.Minute)), tocsin.Retried, time.Minute, "callback answered 500 Internal Server Error: no mail: snooze 1m0s"},
 		"other":   {errors.New("oops"), tocsin.Retried, -1, "callback answered 500 Internal Server Error: oops"},
 	} {
-		url := receive(t, Config{Secrets: []string{secretA}}, func(context.Context, Task) error { return c.err })
+		url := receive(t, Config{Secrets: []string{secretA}}, func(context.Context, Task) error {
+			if p, is := c.err.(panics); is {
+				panic(p.value)
+			}
+			return c.err
+		})
 		got := deliver(t, url, []string{secretA}, "x")
 		verb, in, reason := tocsin.AsOutcome(got)
 		var rests interface{ RestFor() time.Duration }

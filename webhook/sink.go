@@ -9,26 +9,25 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"code.dny.dev/ssrf"
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 )
 
 // NodeHeader names the node that sent a callback.
 const NodeHeader = "Tocsin-Node"
 
 const (
-	bodyCap = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
-	snippet = 120      // bytes of an answer that go into last_error
+	bodyCap = 64 << 10        // bytes of an answer that are read, so that its connection can be used again
+	snippet = tocsin.MaxError // characters of an answer that go into last_error
 
 	outputCap = 4 * tocsin.MaxOutput // bytes of an answer that hold as many characters as a run's output may have
 
@@ -53,6 +52,7 @@ type Sink struct {
 	cfg    SinkConfig
 	sign   []*standard.Webhook
 	client *http.Client
+	fresh  *http.Client // keeps no connections
 }
 
 // NewSink checks the config. It connects to nothing.
@@ -75,8 +75,8 @@ func NewSink(cfg SinkConfig) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := newClient(cfg)
-	return &Sink{cfg: cfg, sign: sign, client: client}, err
+	guard, err := newGuard(cfg.Allow)
+	return &Sink{cfg: cfg, sign: sign, client: newClient(cfg, guard, true), fresh: newClient(cfg, guard, false)}, err
 }
 
 // FromPolicy makes the sink of a webhook policy. secret gives the values of the
@@ -143,12 +143,8 @@ func keep(ctx context.Context, task tocsin.Info, text string, err error) {
 func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[string]string, now time.Time) (*http.Response, []byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { connected.Store(false) }, // once more, if a kept connection turned out to be closed before anything was written
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
+	var t trip
+	req, err := http.NewRequestWithContext(t.traced(ctx), http.MethodPost, s.cfg.URL, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,15 +152,15 @@ func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[
 	if err := s.head(req, id, now, body); err != nil {
 		return nil, nil, err
 	}
-	answer, err := s.client.Do(req)
+	answer, err := s.do(req, &t, body)
 	if err != nil {
-		return nil, nil, shorten(err, !connected.Load() && !errors.Is(ctx.Err(), context.Canceled))
+		return nil, nil, err
 	}
 	defer answer.Body.Close()
 	if s.cfg.Batch > 0 && answer.StatusCode/100 == 2 {
 		text, err := io.ReadAll(io.LimitReader(answer.Body, batchCap+1))
 		if err != nil {
-			return nil, nil, shorten(err, false)
+			return nil, nil, unanswered{why: halfAnswered(err), err: err}
 		}
 		return answer, text, nil
 	}
@@ -174,6 +170,50 @@ func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[
 	defer time.AfterFunc(bodyWait, cancel).Stop()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, bodyCap))
 	return answer, text, nil
+}
+
+// resends is how often a request is sent again of which nothing arrived: an idle connection that is used next may be closed too.
+const resends = 4
+
+// do sends a request until there is an answer, or none can be expected. It alone decides what is sent again: net/http would repeat
+// whatever has an idempotency key, also what a receiver has read and ended over, by one connection after the other, and would wait for up to 31 s over a
+// receiver that refuses streams.
+func (s *Sink) do(req *http.Request, t *trip, body []byte) (*http.Response, error) {
+	by := s.client
+	var first error // of a sending that may have arrived, after which it was sent again
+	for sent := 1; ; sent++ {
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body)) // and no GetBody
+		answer, err := by.Do(req)
+		if err == nil && !t.early(answer) {
+			return answer, nil
+		}
+		came := nowhere
+		if err == nil {
+			_ = answer.Body.Close()
+			err = errIdleClosed
+		} else {
+			came = t.end(req.Context(), err)
+		}
+		switch retry := t.reused || refusedStream(err) != ""; {
+		case came == nowhere && retry && sent <= resends:
+		case came == unknown && t.reused && first == nil && closedByPeer(err):
+			first = t.fail(err, unknown)
+			resent(req.Context())
+			by = s.fresh // as other kept connections may be as old
+		case came == nowhere && first != nil:
+			return nil, first
+		default:
+			return nil, t.fail(err, came)
+		}
+		req = req.Clone(req.Context()) // the client may hold on to the one before
+	}
+}
+
+// resent counts that a request is sent again that may have arrived.
+func resent(ctx context.Context) {
+	if count, ok := ctx.Value(client.ResentKey).(func()); ok {
+		count()
+	}
 }
 
 // head sets the headers and signs with every secret.
@@ -199,17 +239,6 @@ func (s *Sink) head(req *http.Request, id string, now time.Time, body []byte) er
 	return nil
 }
 
-// shorten drops what the client says of method and URL: the policy has both.
-func shorten(err error, missed bool) error {
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
-		if !strings.HasPrefix(err.Error(), "Post ") {
-			break
-		}
-		err = inner
-	}
-	return unanswered{err, missed}
-}
-
 // unsent is why the receiver was not asked about a task.
 type unsent struct{ err error }
 
@@ -218,39 +247,6 @@ func (u unsent) Unwrap() error { return u.err }
 
 // Unsent reports that the receiver was not asked: the task has failed, and nothing is learnt of the receiver.
 func (u unsent) Unsent() bool { return true }
-
-// unanswered is a callback that got no answer.
-type unanswered struct {
-	err    error
-	missed bool // nothing of the request was sent, though the delivery was not called off
-}
-
-func (u unanswered) Error() string {
-	if u.err == context.DeadlineExceeded {
-		return "callback: no answer in time"
-	}
-	return "callback: " + u.err.Error()
-}
-
-// Unwrap returns why there was none.
-func (u unanswered) Unwrap() error { return u.err }
-
-// NotReached reports that nothing was sent: there was no connection. A refused address is the policy's fault, and a
-// delivery that was called off says nothing of the receiver.
-func (u unanswered) NotReached() bool { return u.missed && u.FailureCause() == unreachable }
-
-// unreachable is the cause of a callback that got no answer.
-const unreachable = "unreachable"
-
-// FailureCause returns why there was none, as used in metrics.
-func (u unanswered) FailureCause() string {
-	for _, refusal := range []error{ssrf.ErrProhibitedNetwork, ssrf.ErrProhibitedPort, ssrf.ErrProhibitedIP, ssrf.ErrInvalidHostPort} {
-		if errors.Is(u.err, refusal) {
-			return "refused_address"
-		}
-	}
-	return unreachable
-}
 
 const (
 	dialTimeout = 5 * time.Second // at most
@@ -261,25 +257,28 @@ const (
 // newClient follows no redirect, uses no proxy, and dials only what the guard
 // lets pass. The guard sees the address that is dialled, after the look-up, so
 // a name that resolves to a private address is refused too.
-func newClient(cfg SinkConfig) (*http.Client, error) {
-	guard, err := newGuard(cfg.Allow)
-	if err != nil {
-		return nil, err
-	}
+func newClient(cfg SinkConfig, guard *ssrf.Guardian, keep bool) *http.Client {
 	connect := min(dialTimeout, cfg.Timeout/3) // so that a receiver that can't be reached shows before the delivery times out
 	dialer := &net.Dialer{Timeout: connect, Control: guard.Safe}
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext:         dialer.DialContext,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := dialer.DialContext(ctx, network, address)
+				if err != nil {
+					return nil, err
+				}
+				return &wire{Conn: c}, nil
+			},
 			TLSHandshakeTimeout: connect,
 			ForceAttemptHTTP2:   true,
 			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialTimeout},
 			MaxIdleConns:        cfg.Conns,
 			MaxIdleConnsPerHost: cfg.Conns,
 			IdleConnTimeout:     idleTimeout,
+			DisableKeepAlives:   !keep,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, nil
+	}
 }
 
 // newGuard allows public addresses on any port, and the named networks.

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/loop"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // answer is that of each call.
@@ -92,15 +93,24 @@ func (w *Worker) hold(ctx context.Context, h *held) {
 	}
 }
 
-// call runs the handler. A panic is its error.
-func (w *Worker) call(h *held) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			w.limit.Of(w.cfg.Logger, "panic").Error("handler panicked", "biz_type", h.BizType, "job_id", h.JobID.String(), "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", p)
-		}
+// errExited is the error of a handler that calls runtime.Goexit, as the FailNow of tests does.
+var errExited = errors.New("the handler ended its goroutine instead of returning")
+
+// call runs the handler, in a goroutine that it may end. A panic is its error.
+func (w *Worker) call(h *held) error {
+	returned := make(chan error)
+	go func() {
+		err := errExited
+		defer func() {
+			if p := recover(); p != nil {
+				w.limit.Of(w.cfg.Logger, "panic").Error("handler panicked", "biz_type", h.BizType, "job_id", h.JobID.String(), "panic", p, "stack", string(debug.Stack()))
+				err = errors.New(client.PanicWords(p))
+			}
+			returned <- err
+		}()
+		err = w.handlers[h.BizType](h.ctx, h.Info)
 	}()
-	return w.handlers[h.BizType](h.ctx, h.Info)
+	return <-returned
 }
 
 // read reads the outcome from the handler's error. A failure after the end of the context is none.
@@ -121,10 +131,7 @@ func (h *held) read(err error) {
 		delay := min(in+time.Millisecond-1, tocsin.MaxAhead*365*24*time.Hour).Milliseconds() // rounded up: nothing is early
 		o.DelayMS = &delay
 	}
-	if o.Error = strings.ToValidUTF8(reason, "\ufffd"); len(o.Error) > tocsin.MaxError {
-		runes := []rune(o.Error)
-		o.Error = string(runes[:min(len(runes), tocsin.MaxError)])
-	}
+	o.Error = name.Text(reason, tocsin.MaxError)
 }
 
 // cutOff ends the contexts of the handlers.

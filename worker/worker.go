@@ -28,6 +28,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
@@ -74,8 +75,11 @@ func New(cfg Config) (*Worker, error) {
 	if len(cfg.URLs) == 0 || slices.ContainsFunc(cfg.URLs, notHTTP) {
 		return nil, fmt.Errorf("worker: URLs %q: want one or more such as https://tocsin-1:8481", cfg.URLs)
 	}
-	if cfg.AtOnce < 0 || cfg.Batch < 0 || cfg.Batch > maxBatch || cfg.DrainTimeout < 0 || cfg.Client != nil && cfg.Client.Timeout != 0 {
+	if cfg.AtOnce < 0 || cfg.Batch < 0 || cfg.Batch > maxBatch || cfg.Client != nil && cfg.Client.Timeout != 0 {
 		return nil, errors.New("worker: want nothing below 0, a batch of at most 100, and no time-out of the HTTP client")
+	}
+	if err := client.CheckDuration("worker: drain time-out", cfg.DrainTimeout); err != nil {
+		return nil, err
 	}
 	cfg.AtOnce, cfg.Batch, cfg.DrainTimeout = cmp.Or(cfg.AtOnce, 16), cmp.Or(cfg.Batch, maxBatch), cmp.Or(cfg.DrainTimeout, 30*time.Second)
 	cfg.Client, cfg.Logger = cmp.Or(cfg.Client, http.DefaultClient), loop.Logger(cfg.Logger)

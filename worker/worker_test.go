@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,11 +25,11 @@ func TestWhatAHandlerReturnsIsSettled(t *testing.T) {
 	}{
 		"nil":              {nil, `{"lease":"L1","do":"complete","output":"said"}`},
 		"bury":             {tocsin.Bury(errors.New("no")), `{"lease":"L1","do":"bury","error":"no"}`},
-		"retry in":         {fmt.Errorf("x: %w", tocsin.RetryIn(1500*time.Microsecond, errors.New("busy"))), `{"lease":"L1","do":"retry","error":"busy","delay_ms":2}`},
+		"retry in":         {fmt.Errorf("x: %w", tocsin.RetryIn(1500*time.Microsecond, errors.New("busy"))), `{"lease":"L1","do":"retry","error":"x: busy","delay_ms":2}`},
 		"retry at once":    {tocsin.RetryIn(0, nil), `{"lease":"L1","do":"retry","error":"no reason given","delay_ms":0}`},
 		"snooze":           {tocsin.Snooze(time.Minute), `{"lease":"L1","do":"snooze","delay_ms":60000}`},
 		"snooze for ages":  {tocsin.Snooze(1 << 62), `{"lease":"L1","do":"snooze","delay_ms":315360000000}`},
-		"an error":         {errors.New("a\xff"), `{"lease":"L1","do":"retry","error":"a` + "\ufffd" + `"}`},
+		"an error":         {errors.New("a\xff"), `{"lease":"L1","do":"retry","error":"a\\xff"}`},
 		"a long error":     {errors.New(strings.Repeat("é", 300)), `{"lease":"L1","do":"retry","error":"` + strings.Repeat("é", 255) + `"}`},
 		"an error's panic": {(*problem)(nil), `{"lease":"L1","do":"retry","error":"the handler returned a *worker.problem that can't be read: runtime error: invalid memory address or nil pointer dereference"}`},
 	} {
@@ -81,6 +82,34 @@ func TestAPanicAndAPayloadThatDoesNotDecodeAreFailedAttempts(t *testing.T) {
 			t.Error("Run failed")
 		}
 	})
+}
+
+// A handler that ends its goroutine, or panics with a value that has no text, has failed, and has a reason.
+func TestAHandlerThatDoesNotReturnHasFailed(t *testing.T) {
+	t.Parallel()
+	for want, leave := range map[string]func(){
+		"the handler ended its goroutine instead of returning": runtime.Goexit,
+		"panic: oh":                             func() { panic(errors.New("oh")) },
+		"panic: panic called with nil argument": func() { panic(nil) },
+		"panic: {7}":                            func() { panic(struct{ n int }{7}) },
+		"panic: a value of type *errors.errorString, without a text": func() { panic(errors.New("")) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			f.add("1")
+			r := start(f, Config{}, func(context.Context, *tocsin.Task[string]) error {
+				leave()
+				return nil
+			})
+			time.Sleep(time.Second)
+			if _, all := f.seen(""); len(all) != 1 || all[0].Do != "retry" || all[0].Error != want {
+				t.Errorf("%+v, want %s", all, want)
+			}
+			if r.stop(); <-r.ended != nil {
+				t.Error("Run failed")
+			}
+		})
+	}
 }
 
 func TestSettlesAskForTheNextTasksAndNoMoreRunAtOnce(t *testing.T) {

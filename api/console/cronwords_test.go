@@ -17,8 +17,8 @@ func TestACronExpressionIsSaidInWords(t *testing.T) {
 		{"@monthly", "at 00:00, on day 1 of the month", "每月 1 日 00:00"},
 		{"@yearly", "at 00:00, every year on 1 January", "每年 1 月 1 日 00:00"},
 		{"@annually", "at 00:00, every year on 1 January", "每年 1 月 1 日 00:00"},
-		{"@every 90s", "every 1 min 30 s, counted from the activation", "每 1 分钟 30 秒，从启用时算起"},
-		{"@every 36h0m0.5s", "every 1 d 12 h 500 ms, counted from the activation", "每 1 天 12 小时 500 毫秒，从启用时算起"},
+		{"@every 90s", "every 1 min 30 s, counted from the start, or else the activation", "每 1 分钟 30 秒，从开始时间算起，无开始时间则从启用时算起"},
+		{"@every 36h0m0.5s", "every 1 d 12 h 500 ms, counted from the start, or else the activation", "每 1 天 12 小时 500 毫秒，从开始时间算起，无开始时间则从启用时算起"},
 		{"* * * * *", "every minute", "每分钟"},
 		{"*/5 * * * *", "every 5 minutes", "每 5 分钟"},
 		{"0,30 * * * *", "every 30 minutes", "每 30 分钟"},
@@ -68,7 +68,7 @@ func TestWordsOfAScheduleHaveItsZoneAndItsJitter(t *testing.T) {
 		t.Error(got)
 	}
 	whole.Cron = "@every 1h"
-	if got := en.Recurs(whole); got != "every 1 h, counted from the activation, each run later by a constant below 5 min" {
+	if got := en.Recurs(whole); got != "every 1 h, counted from the start, or else the activation, each run later by a constant below 5 min" {
 		t.Error(got)
 	}
 }

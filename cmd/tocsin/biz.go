@@ -144,7 +144,7 @@ func newBizShow(a *app) *cobra.Command {
 		Use: "show NAME", Short: "Show the policy of a biz type and what its nodes do", Args: exactArgs("NAME"),
 		Long: `Show the policy of a biz type, with its defaults, as YAML that "biz apply" takes. A comment for each node of its group
 says, by the node's status page, whether tasks begin there: open, limited (they wait for the rate), paused, lacking (no
-handler or secret, or no worker asks), away (the target can't be reached) or busy (the target wants to rest); and of a
+handler or secret, or no worker asks), away (the target can't be reached) or busy (the target has said "later"); and of a
 type with pull, how many workers wait there, or when one asked last.`,
 		ValidArgsFunction: completing(a.typeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -205,7 +205,16 @@ func laneState(n operator.Lane) string {
 	}
 	says := fmt.Sprintf("%s, %d of %d slots in use, %d tasks wait", l.State, l.Running, l.Limit, l.Queued+l.Ready)
 	if !l.AwaySince.IsZero() {
-		says += fmt.Sprintf(", since %s, next try %s: %s", l.AwaySince.UTC().Format(time.RFC3339), l.NextTry.UTC().Format(time.RFC3339), l.Why)
+		says += ", since " + l.AwaySince.UTC().Format(time.RFC3339)
+	}
+	if l.Rate > 0 {
+		says += fmt.Sprintf(", throttled to %.2g a second", l.Rate)
+	}
+	if !l.NextTry.IsZero() {
+		says += ", next try " + l.NextTry.UTC().Format(time.RFC3339)
+	}
+	if l.Why != "" {
+		says += ": " + l.Why
 	}
 	return says + workers(n.Workers)
 }

@@ -89,6 +89,7 @@ func TestDevWithTheBizTypesOfAProgram(t *testing.T) {
 	write("# Of a private cluster that was killed\n")
 	_, stop := startDev(t, dir, "Until your program, or `tocsin serve` for webhooks, runs a node, tasks wait.", nil, flags...)
 	call(t, "dev", "--biz", "none.yaml").refused(t, exitFailed, "none.yaml: no such file")
+	call(t, "--config", path, "doctor").says(t, " 0 failed")
 	call(t, "--config", path, "biz", "list").says(t, "parcel.lost  1       parcels  Go handler")
 	call(t, "--config", path, "task", "add", "--type", "parcel.lost", "--biz-id", "7", "--in", "0s").says(t, "pending")
 	stop()
@@ -340,7 +341,12 @@ func TestDevUnderLoadIsWatchedByPrometheus(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, stop := startDev(t, t.TempDir(), says, nil, "--layout", "2x2", "--load", "50", "--servers", "2", "--nodes", "3", "--rules", rules)
-	prometheus := prints(t, out, says)
+	prometheus, path := prints(t, out, says), prints(t, out, "export TOCSIN_CONFIG=")
+	for _, c := range decodeText[examined](t, call(t, "--config", path, "doctor", "--json").stdout).Checks {
+		if c.Level == "fail" && !strings.Contains(c.Is, "invoice.print has no handler") { // a demo has one such biz type
+			t.Errorf("doctor, with the config that was written: %+v", c)
+		}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), upWithin)
 	defer cancel()
 	for _, query := range []string{

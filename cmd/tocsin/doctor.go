@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/biztype"
-	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/client"
@@ -90,12 +89,16 @@ func (a *app) examine(ctx context.Context, x operator.Examination) []operator.Ch
 		servers = append(servers, spec.Name)
 	}
 	valid.Is = fmt.Sprintf("layout %s on %s; grace of sweeps %s", v.Tables.Layout, strings.Join(servers, ", "), v.Grace)
-	return append(append([]operator.Check{valid}, checks...), a.entrances(ctx, file)...)
+	checks = append([]operator.Check{valid}, checks...)
+	for _, ask := range askedByDoctor {
+		checks = append(checks, ask(a, ctx, visit{file, x.Roles, checks})...)
+	}
+	return checks
 }
 
 // entrances asks the brokers of each entrance for its topics and the user's rights.
-func (a *app) entrances(ctx context.Context, file config.File) (checks []operator.Check) {
-	for _, o := range a.relayed(file) {
+func (a *app) entrances(ctx context.Context, v visit) (checks []operator.Check) {
+	for _, o := range a.relayed(v.file) {
 		e, ok := o.Driver.(tocsinkafka.Entrance)
 		if !ok {
 			continue

@@ -58,8 +58,10 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 		"ok    schedules    paused: none",
 		"ok    etcd         health: ",
 		"ok    etcd         identity: ",
-		"22 ok, 0 to warn of, 0 failed")
-	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK || len(got.Checks) != 22 {
+		"ok    tables       copies: no database is held",
+		"ok    tables       structure: all are as they should be",
+		" ok, 0 to warn of, 0 failed")
+	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK {
 		t.Errorf("got %+v", got)
 	}
 	holder, err := openDB(t, dsn).Conn(t.Context())
@@ -79,6 +81,49 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 	s.doctor().finding(t, "ok", "commit", "committed in")
 	on("SET GLOBAL read_only = 1") // root may write
 	says(t, s.why(s.adding("order.close", 1, "0s")), operator.StateReadOnly, "server db1 is read-only", "group orders has no node")
+}
+
+// A value of the server that stops writes, or those of others, is one finding, with what to change.
+func TestDoctorNamesTheVariableThatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	s, dsn := bareSite(t), startServer(t, devserver.MariaDBConfig{Durable: true, Args: []string{"--log-bin=bin", "--server-id=2", "--sync-binlog=1"}}).DSN()
+	s.write("tocsin.yaml", s.yaml(s.layout, strings.Replace(dsn, "root@", "shop@", 1)))
+	db, readOnly := openDB(t, dsn), "transaction_read_only"
+	if !devtest.IsMySQL(t) {
+		readOnly = "tx_read_only"
+	}
+	on := func(statement string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on("CREATE USER shop@'%'")
+	on("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON *.* TO shop@'%'")
+	s.applyAll()
+	for _, c := range []struct{ set, back, level, check, is, fix string }{
+		{"SET GLOBAL " + readOnly + " = 1", "SET GLOBAL " + readOnly + " = 0", "warn", "read-only", "its default transaction_read_only is on", "turn transaction_read_only (in MariaDB tx_read_only) off"},
+		{"SET GLOBAL binlog_format = 'STATEMENT'", "SET GLOBAL binlog_format = 'ROW'", "fail", "read-only", "binlog_format is STATEMENT", "set binlog_format = ROW"},
+		{"SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", "fail", "read-only", "read_only is on", "at the primary"},
+		{"SET GLOBAL init_connect = 'SET insert_id = 7'", "SET GLOBAL init_connect = ''", "fail", "reachable", "sets insert_id", "remove that from the server's init_connect"},
+		{"SET GLOBAL completion_type = 1", "SET GLOBAL completion_type = 0", "", "", "", ""},
+	} {
+		on(c.set)
+		got, bad := s.doctor(), 0
+		for _, check := range got.Checks {
+			if check.Level != "ok" && check.Subject == "server db1" {
+				bad++
+			}
+		}
+		if c.check != "" {
+			got.finding(t, c.level, c.check, c.is, c.fix)
+			bad--
+		}
+		if bad != 0 {
+			t.Errorf("%s: %d other findings: %+v", c.set, bad, got.Checks)
+		}
+		on(c.back)
+	}
 }
 
 func TestDoctorSeesThatCommitsWaitForAReplica(t *testing.T) {
@@ -189,7 +234,7 @@ func TestDoctorOfAPairSaysWhatAFailOverNeeds(t *testing.T) {
 		says("commits wait", "ok", "replicas", "1 connected, and commits wait for one")
 	}
 	pair.Kill(0)
-	says("fail over", "fail", "reachable", pair.Address(1)+": is read-only; to fail over see docs/operations.md#fail-over", "start "+pair.Address(0)+", or fail over to "+pair.Address(1)+" as docs/operations.md#fail-over tells: first make sure that "+pair.Address(0)+" stays off")
+	says("fail over", "fail", "reachable", pair.Address(1)+": is read-only: read_only is on; to fail over see docs/operations.md#fail-over", "start "+pair.Address(0)+", or fail over to "+pair.Address(1)+" as docs/operations.md#fail-over tells: first make sure that "+pair.Address(0)+" stays off")
 	pair.Promote(1)
 	says("nothing to fail over to", "warn", "replicas", "none is connected, and the config names 2 addresses: there is nothing to fail over to")
 	s.write("tocsin.yaml", s.yaml(s.layout, "root@tcp("+pair.Address(1)+")/"))
@@ -342,4 +387,48 @@ func TestDoctorMissesASecretInItsEnvironment(t *testing.T) {
 	s.doctor().finding(t, "fail", "secrets", "biz type coupon.remind", variable, "where doctor runs", "`tocsin serve` and `tocsin sweep`")
 	with := callWith(t, s.dir, "", []string{variable + "=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, "doctor", "--json")
 	decodeText[examined](t, with.stdout).finding(t, "ok", "secrets", "1 callbacks are set")
+}
+
+// What another command names, doctor names too. Nothing has looked at these tables since they came to be as they are.
+func TestDoctorKnowsWhatOtherCommandsKnow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil   func(*site)
+		command string
+		says    string // both do
+		check   string
+	}{
+		"an older copy": {func(s *site) {
+			s.exec("UPDATE {prefix}_0.layout SET identity = 'id-of-both', mark = UNIX_TIMESTAMP() * 1000 - 86400000")
+			s.exec("UPDATE {prefix}_1.layout SET identity = 'id-of-both', mark = UNIX_TIMESTAMP() * 1000")
+			s.exec("REPLACE INTO {prefix}_1.mark (database_no, identity, mark, gmt_modified) VALUES (0, 'id-of-both', UNIX_TIMESTAMP() * 1000, UTC_TIMESTAMP(3))")
+		}, "ddl restore-check", "{prefix}_0 on db1", "copies layout"},
+		"a database that is held": {func(s *site) { s.exec("UPDATE {prefix}_1.layout SET state = 'held'") }, "ddl restore-check", "{prefix}_1 on db1", "copies layout"},
+		"an index that is gone":   {func(s *site) { s.exec("ALTER TABLE {prefix}_1.task_0002 DROP INDEX uk_biz") }, "ddl verify", "{prefix}_1.task_0002", "structure"},
+		"a column that differs": {func(s *site) {
+			s.exec("ALTER TABLE {prefix}_0.task_0001 MODIFY last_error VARCHAR(10) NOT NULL DEFAULT ''")
+		}, "ddl verify", "{prefix}_0.task_0001", "structure"},
+		"an outbox that is none": {func(s *site) {
+			s.write("tocsin.yaml", s.text("tocsin.yaml")+"outboxes:\n  - {name: shop, dsn: \""+s.dsn()+"\", table: "+s.prefix+"_0.none}\n")
+		}, "outbox verify", "{prefix}_0.none", "shop"},
+		"a file that serve needs": {func(s *site) {
+			s.write("tocsin.yaml", s.text("tocsin.yaml")+"node:\n  status: {token_file: /no/such.token}\n")
+		}, "serve", "/no/such.token", "serve"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			c.spoil(s)
+			says := strings.ReplaceAll(c.says, "{prefix}", s.prefix)
+			if r := s.run(strings.Fields(c.command)...); r.code != exitFailed || !strings.Contains(r.stdout+r.stderr, says) {
+				t.Errorf("%s: exit code %d, want %q: %s%s", c.command, r.code, says, r.stdout, r.stderr)
+			}
+			for _, got := range s.doctor().Checks {
+				if got.Level != "ok" && slices.Contains(strings.Fields(c.check), got.Check) && strings.Contains(got.Is, says) {
+					return
+				}
+			}
+			t.Errorf("doctor does not name %q: %+v", says, s.doctor().Checks)
+		})
+	}
 }

@@ -42,7 +42,7 @@ func TestLogLinesAreZerologs(t *testing.T) {
 			},
 		},
 		"below the level": {"json", func(l *slog.Logger) { l.Debug("polled") }, func(l zerolog.Logger) { l.Debug().Msg("polled") }},
-		"on a terminal": {
+		"text, in a file without colours": {
 			"text",
 			func(l *slog.Logger) { l.Error("failed", "error", reason, "tables", 3) },
 			func(l zerolog.Logger) { l.Error().Err(reason).Int("tables", 3).Msg("failed") },
@@ -53,7 +53,7 @@ func TestLogLinesAreZerologs(t *testing.T) {
 			var want bytes.Buffer
 			var out io.Writer = &want
 			if c.format == "text" {
-				out = zerolog.ConsoleWriter{Out: &want, TimeFormat: terminalTime}
+				out = zerolog.ConsoleWriter{Out: &want, NoColor: true, TimeFormat: terminalTime}
 			}
 			c.zero(zerolog.New(out).Level(zerolog.InfoLevel).Hook(zerolog.HookFunc(func(e *zerolog.Event, _ zerolog.Level, _ string) {
 				e.Str("time", at.Format(logTime))

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka/broker"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
@@ -61,6 +62,9 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 		return exitOK
 	}
 	if text := operator.OneLine(err); text != "" {
+		if do := assign.Advice(err); do != "" {
+			text += "; " + do
+		}
 		fmt.Fprintln(printed{stderr}, "tocsin: "+text)
 	}
 	return codeOf(err)

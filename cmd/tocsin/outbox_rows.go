@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -66,7 +67,7 @@ func (a *app) listRows(ctx context.Context, from *outbox.Outbox, after uint64, l
 		}
 		for _, r := range rows {
 			after = r.ID
-			list = append(list, outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, r.Dedup, r.Headers, r.Payload, r.Created, r.Attempts, r.LastError})
+			list = append(list, outboxRow{r.ID, r.Op, r.BizType, r.BizID, r.BizKey, name.KeyText(r.Dedup), r.Headers, r.Payload, r.Created, r.Attempts, r.LastError})
 		}
 		full = outbox.Full(rows, left)
 	}

@@ -85,6 +85,16 @@ func steers(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) || r == utf8.RuneError
 }
 
+// draws reports whether a program can move the cursor on what shows this output: a terminal that is not a dumb one.
+// Standard output and standard error are each asked, as either may go to a file.
+func (p printed) draws() bool {
+	kind := os.Getenv("TERM")
+	return isatty.IsTerminal(p.Fd()) && kind != "" && kind != "dumb"
+}
+
+// colours reports whether this output may have colours: see no-color.org. No variable forces them into a file.
+func (p printed) colours() bool { return p.draws() && os.Getenv("NO_COLOR") == "" }
+
 // plainEvery is how often progress is a line where no bar can be drawn.
 const plainEvery = 3 * time.Second
 
@@ -107,7 +117,7 @@ type progress struct {
 func (a *app) progress(verb, unit string) *progress {
 	p := &progress{to: a.err, verb: verb, unit: unit}
 	switch {
-	case !a.json && isatty.IsTerminal(a.err.Fd()):
+	case !a.json && a.err.draws():
 		p.bar = progressbar.NewOptions(1,
 			progressbar.OptionSetWriter(a.err.file),
 			progressbar.OptionSetDescription(verb+" "+unit),
@@ -213,7 +223,11 @@ func (a *app) logger(level, format string) *slog.Logger {
 	}
 	log := zerolog.New(a.err)
 	if format == "text" || format == "" && isatty.IsTerminal(a.err.Fd()) {
-		log = log.Output(zerolog.ConsoleWriter{Out: a.err.file, TimeFormat: terminalTime})
+		var to io.Writer = a.err
+		if a.err.colours() {
+			to = a.err.file
+		}
+		log = log.Output(zerolog.ConsoleWriter{Out: to, NoColor: !a.err.colours(), TimeFormat: terminalTime})
 	}
 	return slog.New(stamped{zerolog.NewSlogHandler(log.Level(parsed))})
 }

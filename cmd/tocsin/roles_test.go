@@ -100,7 +100,7 @@ func (u *roleUser) grant(db *sql.DB, server, config string) {
 	i := slices.IndexFunc(plans, func(p plannedServer) bool { return p.Server == server })
 	for line := range strings.Lines(plans[i].SQL) {
 		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "--") {
+		if line == "" || strings.HasPrefix(line, "--") || strings.HasPrefix(line, "SET SESSION ") {
 			continue
 		}
 		m := grantForm.FindStringSubmatch(line)

@@ -119,6 +119,9 @@ type nextTime struct {
 
 func (f *scheduleNext) ofCron(after time.Time) error {
 	f.spec.Anchor = after
+	if !f.spec.Start.IsZero() { // as in a schedule
+		f.spec.Anchor = f.spec.Start
+	}
 	times, err := firetimes.Parse(f.spec)
 	if err != nil {
 		return usageError{err}
@@ -172,7 +175,10 @@ func (f *scheduleNext) ofStored(ctx context.Context, after time.Time, name strin
 			return err
 		}
 		one := nextTimes{Name: stored.Name, Cron: stored.Cron, Zone: stored.Zone}
-		if stored.State == schedule.Inactive || stored.State == schedule.Paused {
+		switch stored.State {
+		case schedule.Ended:
+			one.idle = stored.Name + " has " + stored.Stands()
+		case schedule.Inactive, schedule.Paused:
 			one.idle = fmt.Sprintf("%s is %s and makes no runs: `tocsin schedule activate %s` lets it", stored.Name, stored.State, stored.Name)
 		}
 		loc := locationOf(stored.Definition)
@@ -212,7 +218,7 @@ func (n nextTimes) write(w io.Writer, named bool) {
 	if named {
 		fmt.Fprintf(w, "%s: %s in %s\n", n.Name, oneCell(n.Cron), n.Zone)
 	}
-	if len(n.Times) == 0 {
+	if len(n.Times) == 0 && n.idle == "" {
 		fmt.Fprintln(w, "no fire time is left")
 	}
 	rows := make([][]string, len(n.Times))

@@ -20,7 +20,7 @@ func newSchedule(a *app) *cobra.Command {
 		newScheduleApply(a), newScheduleList(a), newScheduleShow(a),
 		a.turning("activate", "Have schedules make runs again",
 			`Activates schedules that were deactivated, were paused or have ended, for the fire times from now on. Fire times
-that passed meanwhile are not made up for: see `+"`tocsin schedule backfill`"+`. @every counts from now.`, (*schedule.Schedules).ActivateMany),
+that passed meanwhile are not made up for: see `+"`tocsin schedule backfill`"+`. @every without a start counts from now.`, (*schedule.Schedules).ActivateMany),
 		a.turning("deactivate", "Keep schedules from making runs, and cancel those that are pending",
 			`Deactivates schedules: they make no runs, and their pending runs are cancelled. Deliveries in progress go on, and
 so do runs of run-now and backfill.`, (*schedule.Schedules).DeactivateMany),
@@ -53,8 +53,8 @@ func newScheduleApply(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "apply FILE", Short: "Create and change the schedules of a YAML file", Args: exactArgs("FILE"),
 		Long: `Brings the cluster's schedules in line with a YAML file: creates missing ones, active, and changes those that
-differ, which keep their state. Schedules that are not in the file are left unchanged. A change
-cancels the pending runs, and makes new ones for the fire times from now on.`,
+differ, which keep their state. Schedules that are not in the file are left unchanged. Runs that are due by a change
+stay as they are, and later ones are made anew.`,
 		Example: "  tocsin schedule apply configs/schedules.yaml --dry-run\n  tocsin schedule apply configs/schedules.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			definitions, err := readSchedules(args[0])
@@ -93,7 +93,7 @@ func (d appliedSchedules) write(w io.Writer) {
 		count[s.Verdict]++
 		row := []string{s.Name, d.verdict(s.Verdict)}
 		if s.ID != 0 {
-			row = append(row, string(s.State), fmt.Sprint("revision ", s.Revision))
+			row = append(row, oneCell(cmp.Or(s.Stands, string(s.State))), fmt.Sprint("revision ", s.Revision))
 		}
 		rows = append(rows, row)
 		for _, c := range s.Changes {
@@ -160,13 +160,9 @@ func (a *app) showSchedule(s schedule.Schedule) error {
 
 // standing says how a schedule stands, a line for each fact.
 func standing(s schedule.Schedule) []string {
-	state := string(s.State)
-	if s.Reason != "" {
-		state += ": " + oneCell(s.Reason)
-	}
 	lines := []string{
 		fmt.Sprintf("schedule_id %s in table %04d, revision %d of %s", s.ID, s.Table, s.Revision, s.Modified.UTC().Format(timeText)),
-		state,
+		oneCell(s.Stands()),
 		fmt.Sprintf("%d runs made for fire times until %s, %d fire times passed over", s.Made, s.MadeUntil.UTC().Format(timeText), s.PassedOver),
 	}
 	if next := s.Fires(); !next.IsZero() {

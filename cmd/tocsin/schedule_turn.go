@@ -75,7 +75,7 @@ func (a *app) showTurned(all []schedule.Turned) error {
 
 // row says how the schedule stands.
 func (s turned) row() []string {
-	state := string(s.State)
+	state := oneCell(s.Stands())
 	if !s.Changed {
 		state = "was " + state + " already"
 	}

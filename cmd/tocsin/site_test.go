@@ -63,6 +63,7 @@ func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), asCommand+"=1", "TOCSIN_CONFIG=", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	cmd.Env = append(cmd.Env, colourful...)
 	return cmd
 }
 
@@ -87,6 +88,9 @@ func callWith(t *testing.T, dir, stdin string, env []string, args ...string) res
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) || cmd.ProcessState.ExitCode() < 0 {
 		t.Fatalf("tocsin %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	if found := steersTerminal(stdout.String() + stderr.String()); found != "" {
+		t.Errorf("tocsin %s writes for a terminal: %q", strings.Join(args, " "), found)
 	}
 	return result{stdout.String(), progressLine.ReplaceAllString(stderr.String(), ""), cmd.ProcessState.ExitCode()}
 }

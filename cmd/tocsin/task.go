@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -128,7 +129,7 @@ func newTaskAdd(a *app) *cobra.Command {
 	}
 	t.when.flags(cmd)
 	t.ofBiz.flags(a, cmd)
-	cmd.Flags().StringVar(&t.dedup, "dedup", "", "key that only one task of this type and biz_id may have")
+	cmd.Flags().StringVar(&t.dedup, "dedup", "", "key that only one task of this type and biz_id may have; \\x and hex digits stand for bytes")
 	cmd.Flags().StringVar(&t.payload, "payload", "", "text, @FILE, or - for standard input; passed on as it is")
 	cmd.Flags().StringArrayVar(&t.headers, "header", nil, "NAME=TEXT, a header of the task; may be repeated")
 	return cmd
@@ -187,7 +188,11 @@ func (t *taskAdd) task(cmd *cobra.Command) (tocsin.NewTask, error) {
 		}
 		task = task.Header(name, text)
 	}
-	return task.Dedup(t.dedup), nil
+	key, err := name.ReadKey(t.dedup)
+	if err != nil {
+		return tocsin.NewTask{}, usage("--dedup %s", err)
+	}
+	return task.Dedup(key), nil
 }
 
 // readLimit is the most bytes that a payload can have.

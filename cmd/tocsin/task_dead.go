@@ -123,7 +123,7 @@ func (a *app) redriveThese(cmd *cobra.Command, args []string, same bool) error {
 func (a *app) rewrite(ctx context.Context, write func(*operator.Operator) (tocsin.Info, error)) error {
 	return using(ctx, a, operator.Open, func(o *operator.Operator) error {
 		now, err := write(o)
-		return a.show(now, err, func(w io.Writer) { writeTask(w, now, time.Now()) })
+		return a.show(readable(now), err, func(w io.Writer) { writeTask(w, now, time.Now()) })
 	})
 }
 

@@ -206,7 +206,7 @@ func newTaskSettle(a *app) *cobra.Command {
 		Long: `Ends leases: --do says how the tasks go on.
 
   complete  the task is done. It counts after the end of the lease too, unless the task was changed
-  retry     a failed attempt: again after --delay, by the policy without it; the last one makes the task dead
+  retry     a failed attempt: again by the policy, not before --delay; the last one makes the task dead
   snooze    again after --delay, and no attempt is counted
   bury      the task is dead
   release   again at once, and no attempt is counted
@@ -234,7 +234,7 @@ nothing was changed.`,
 	c.flags(cmd)
 	cmd.Flags().StringVar(&s.do, "do", "", strings.Join(settleVerbs, ", "))
 	cmd.Flags().StringVar(&s.error, "error", "", "of retry and bury: why; the task keeps 255 characters")
-	cmd.Flags().DurationVar(&s.delay, "delay", 0, "of snooze, and of retry instead of the policy's wait: until the next attempt")
+	cmd.Flags().DurationVar(&s.delay, "delay", 0, "of snooze, and of retry if it is longer than the policy's wait: until the next attempt")
 	cmd.Flags().StringVar(&s.output, "output", "", "for the history, which keeps 1024 characters")
 	cmd.Flags().StringVar(&s.worker, "worker", "", "who has done the tasks, for the history: at most 64 characters")
 	return cmd

@@ -17,6 +17,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -29,10 +30,16 @@ func newTaskGet(a *app) *cobra.Command {
 				if err == nil && ids.Reserved(info.DedupKey) {
 					err = a.nameSchedule(cmd.Context(), &info)
 				}
-				return a.show(info, misused(err), func(w io.Writer) { writeTask(w, info, time.Now()) })
+				return a.show(readable(info), misused(err), func(w io.Writer) { writeTask(w, info, time.Now()) })
 			})
 		}),
 	}
+}
+
+// readable is a task as JSON takes it, whatever bytes its dedup_key has.
+func readable(info tocsin.Info) tocsin.Info {
+	info.DedupKey = name.KeyText(info.DedupKey)
+	return info
 }
 
 // nameSchedule adds the schedule of a run, unless this user has no right to schedules.
@@ -139,7 +146,11 @@ func (a *app) listByStatus(ctx context.Context, q operator.Query) error {
 
 // printTasks lists tasks, or says none.
 func (a *app) printTasks(none string, infos []tocsin.Info) error {
-	return a.print(orEmpty(infos), func(w io.Writer) {
+	list := make([]tocsin.Info, len(infos))
+	for i, info := range infos {
+		list[i] = readable(info)
+	}
+	return a.print(list, func(w io.Writer) {
 		if len(infos) == 0 {
 			fmt.Fprintln(w, none)
 		}
@@ -192,10 +203,6 @@ func away(d time.Duration) string {
 
 // writeTask writes everything about one task, a field a line.
 func writeTask(w io.Writer, i tocsin.Info, now time.Time) {
-	dedup := i.DedupKey
-	if dedup != "" {
-		dedup = strconv.Quote(dedup) // it may be any bytes
-	}
 	rows := [][]string{
 		{"job_id", i.JobID.String()},
 		{"biz type", i.BizType},
@@ -211,7 +218,7 @@ func writeTask(w io.Writer, i tocsin.Info, now time.Time) {
 		{"crashes", strconv.Itoa(i.Crashes)},
 		{"version", strconv.FormatUint(uint64(i.Version), 10)},
 		{"claimed by", oneCell(i.ClaimedBy)},
-		{"dedup key", dedup},
+		{"dedup key", name.KeyLine(i.DedupKey)},
 		{"last error", oneCell(i.LastError)},
 		{"created", i.Created.UTC().Format(timeText)},
 		{"modified", i.Modified.UTC().Format(timeText)},

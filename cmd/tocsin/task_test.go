@@ -29,7 +29,7 @@ func TestTaskAddGetList(t *testing.T) {
 		t.Errorf("added %+v\nwant  %+v", added, want)
 	}
 	id := added.JobID.String()
-	s.run("task", "get", id).says(t, "job_id       "+id, "biz type     order.close", `dedup key    "close"`, `payload      {"order":42}`, "status       pending", "(in 1h")
+	s.run("task", "get", id).says(t, "job_id       "+id, "biz type     order.close", `dedup key    close`, `payload      {"order":42}`, "status       pending", "(in 1h")
 	if got := decode[tocsin.Info](t, s.run("task", "get", id, "--json")); got.JobID != added.JobID || !got.DueTime.Equal(at) {
 		t.Errorf("get: %+v", got)
 	}

@@ -58,14 +58,13 @@ func (a *app) top(ctx context.Context, f topFlags) error {
 	if err := checkAddresses("--status", f.status); err != nil {
 		return err
 	}
-	_, onTerminal := a.terminal()
 	switch {
 	case f.interval < leastInterval:
 		return usage("--interval %s: want %s or more", f.interval, leastInterval)
 	case f.group != "" && len(f.status) > 0:
 		return usage("use --group or --status, not both")
-	case !f.once && !onTerminal:
-		return usage("standard output is no terminal, or --json is given: use --once")
+	case !f.once && (a.json || !a.out.draws()):
+		return usage("standard output is no terminal that can be drawn on, or --json is given: use --once")
 	}
 	file, err := a.load()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,4 +113,83 @@ func looksRight(t *testing.T, drawn string) {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
+}
+
+// Standard output and standard error are judged each by itself, and what the environment forbids goes to no terminal.
+func TestColoursAndBarsGoToATerminalAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.write("tocsin.yaml", s.yaml(s.layout, s.dsn())+"log:\n  format: text\n")
+	for _, c := range []struct {
+		env    []string
+		colour bool // in the log
+		bar    bool // and the live screen of top
+	}{
+		{nil, true, true},
+		{[]string{"NO_COLOR=1"}, false, true},
+		{[]string{"NO_COLOR=", "CLICOLOR_FORCE="}, true, true}, // an empty one is none: no-color.org
+		{[]string{"TERM=dumb"}, false, false},
+		{[]string{"TERM="}, false, false},
+	} {
+		run := func(toTerminal func(*exec.Cmd, *os.File), args ...string) (drawn, file string) {
+			return s.drawn(c.env, toTerminal, args...)
+		}
+		toErr := func(cmd *exec.Cmd, f *os.File) { cmd.Stderr = f }
+		toOut := func(cmd *exec.Cmd, f *os.File) { cmd.Stdout = f }
+		if drawn, _ := run(toErr, serveArgs("one")...); strings.Contains(drawn, "\x1b[") != c.colour || !strings.Contains(drawn, "INF") {
+			t.Errorf("%q: a log on a terminal: %q", c.env, drawn)
+		}
+		if drawn, file := run(toOut, serveArgs("one")...); strings.Contains(drawn, "\x1b") || steersTerminal(file) != "" || !strings.Contains(file, "INF") {
+			t.Errorf("%q: a log in a file while standard output is a terminal: %q", c.env, file)
+		}
+		if drawn, _ := run(toErr, "ddl", "apply"); strings.Contains(strings.ReplaceAll(drawn, "\r\n", "\n"), "\r") != c.bar {
+			t.Errorf("%q: progress on a terminal: %q", c.env, drawn)
+		}
+		if drawn, file := run(toOut, "ddl", "apply"); strings.Contains(drawn, "\x1b") || steersTerminal(file) != "" {
+			t.Errorf("%q: progress in a file: %q, %q", c.env, drawn, file)
+		}
+		if c.bar {
+			continue // TestTopDrawsItsTerminalUntilAKey
+		}
+		if drawn, file := run(toOut, "top"); strings.Contains(drawn, "\x1b") || !strings.Contains(file, "no terminal that can be drawn on") {
+			t.Errorf("%q: top: %q, %q", c.env, drawn, file)
+		}
+	}
+}
+
+// drawn calls a command one of whose outputs is a terminal, and returns what that terminal and the other output got.
+func (s *site) drawn(env []string, toTerminal func(*exec.Cmd, *os.File), args ...string) (drawn, file string) {
+	s.t.Helper()
+	person, program := terminal(s.t, 80, 24)
+	dir := s.dir
+	if args[0] == "ddl" {
+		dir = bareSite(s.t).dir // only tables that are created make a bar
+	}
+	cmd := command(s.t.Context(), dir, args...)
+	cmd.Env = append(cmd.Env, env...)
+	shown, written := &output{}, &output{}
+	cmd.Stdout, cmd.Stderr = written, written
+	toTerminal(cmd, program)
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	const end = "END OF IT"
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for buf := make([]byte, 4096); !strings.Contains(shown.String(), end); {
+			n, err := person.Read(buf)
+			if _, _ = shown.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	if args[0] == "serve" {
+		s.waitFor("it logs", func() bool { return strings.Contains(shown.String()+written.String(), "INF") })
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+	}
+	_ = cmd.Wait()
+	fmt.Fprint(program, end)
+	<-ended
+	return shown.String(), written.String()
 }

@@ -180,8 +180,7 @@ func (c command) fill(row *outbox.Row) (err error) {
 		}
 	}
 	if c.DelayMS != nil {
-		d := time.Duration(min(max(*c.DelayMS, 0), outbox.MaxDelay)) * time.Millisecond
-		row.Delay = &d
+		row.Delay = outbox.DelayOf(*c.DelayMS)
 	}
 	switch {
 	case c.BizType == "":

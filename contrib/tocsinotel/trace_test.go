@@ -201,7 +201,7 @@ func TestABatchIsOneSpanWithALinkForEachTask(t *testing.T) {
 	sent, batch := find(t, spans, "shop", "send order.close"), find(t, spans, "shop", "process order.close")
 	holds(t, sent, map[string]string{"messaging.batch.message_count": "3", "messaging.message.id": "", "tocsin.biz_id": ""})
 	holds(t, batch, map[string]string{"messaging.batch.message_count": "4", "messaging.message.id": "", "tocsin.outcome": "mixed", "error.type": "*errors.errorString", "tocsin.biz_id": ""})
-	if batch.Kind != "consumer" || batch.Status != "Error" || batch.Text != "1 of 4 tasks failed, the first: bury: no such order" || batch.Parent != "" || batch.Trace == sent.Trace {
+	if batch.Kind != "consumer" || batch.Status != "Error" || batch.Text != "1 of 4 tasks failed, the first: no such order" || batch.Parent != "" || batch.Trace == sent.Trace {
 		t.Errorf("%+v", batch)
 	}
 	if len(sent.Links) != 1 || sent.Links[0].ID != remote(1).SpanID().String() {

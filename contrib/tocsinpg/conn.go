@@ -189,16 +189,14 @@ func scan(found pgx.Rows) (r outbox.Row, err error) {
 	if err != nil {
 		return r, err
 	}
-	age = max(age, -1000*outbox.MaxDelay) // of a row that was made centuries ahead: no Duration
-	r.ID, r.Created, r.Age = uint64(id), r.Created.UTC(), time.Duration(age)*time.Microsecond
+	r.ID, r.Created, r.Age = uint64(id), r.Created.UTC(), outbox.AgeOf(age)
 	r.BizID, _ = strconv.ParseUint(bizID, 10, 64) // 0 is refused, without a key
 	r.Place()
 	if due != nil {
 		r.Due = time.UnixMicro(*due).UTC()
 	}
 	if delay != nil {
-		d := time.Duration(min(*delay, outbox.MaxDelay)) * time.Millisecond
-		r.Delay = &d
+		r.Delay = outbox.DelayOf(*delay)
 	}
 	return r, nil
 }

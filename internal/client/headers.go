@@ -1,13 +1,11 @@
 package client
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -118,17 +116,8 @@ func WriteHeaders(all map[string]string) string {
 	if len(all) == 0 {
 		return ""
 	}
-	text, _ := JSON(all) // texts always have a JSON
+	text, _ := JSON(all) // texts always have a JSON, and HeadersOf has refused what is no text
 	return text
-}
-
-// JSON writes a value without the escapes that only HTML needs: people read it in a SQL client.
-func JSON(value any) (string, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(value)
-	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
 // storedHeaders returns the headers of a task as they are stored, with the version of its payload.

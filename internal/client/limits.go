@@ -121,7 +121,8 @@ func (l *limit) await(ctx context.Context, n int) error {
 
 // missing returns the time after which there are tokens for n tasks; at most 0: they are there.
 func (l *limit) missing(n int, now time.Time) time.Duration {
-	return time.Duration(math.Ceil((float64(n) - l.TokensAt(now)) / float64(l.Limit()) * float64(time.Second)))
+	seconds := (float64(n) - l.TokensAt(now)) / float64(l.Limit())
+	return time.Duration(math.Ceil(min(seconds, maxDuration.Seconds()) * float64(time.Second)))
 }
 
 func (l *limit) over(after time.Duration) *OverLimit {

@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	driver "github.com/go-sql-driver/mysql"
-
 	"github.com/tocsinhq/tocsin/internal/ids"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -34,7 +32,7 @@ VALUES `
 
 	// outboxRowSQL is one row. Parameters: op, name of the biz type, biz_id or 0, business key or "", time as text or NULL,
 	// milliseconds or NULL, dedup_key or NULL, headers or NULL, attribute.
-	outboxRowSQL = `(?, ?, ?, CAST(? AS BINARY), CAST(? AS DATETIME(3)), ?, CAST(? AS BINARY), ` + utf8SQL + `, ` + utf8SQL + `)`
+	outboxRowSQL = `(?, ?, ?, ` + bytesSQL + `, CAST(? AS DATETIME(3)), ?, CAST(? AS BINARY), ` + utf8OrNullSQL + `, ` + utf8SQL + `)`
 
 	// pgOutboxRowSQL is one row in PostgreSQL, whose parameters have numbers. They are the same, biz_id and time as text.
 	pgOutboxRowSQL = `(CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS numeric), CAST($%d AS varchar), CAST($%d AS timestamptz), CAST($%d AS bigint), CAST($%d AS varchar), CAST($%d AS varchar), CAST($%d AS varchar))`
@@ -201,13 +199,13 @@ const noDatabase = 1046
 // noOutbox words an error of the outbox.
 func (c *Client) noOutbox(err error) error {
 	state := sqlState(err)
-	var ofMySQL *driver.MySQLError
+	ofMySQL := mysql.Number(err)
 	switch {
-	case c.outbox.PostgreSQL && errors.As(err, &ofMySQL):
+	case c.outbox.PostgreSQL && ofMySQL != 0:
 		return Refuse(ErrOtherServer, "this transaction is on MySQL or MariaDB, and Config.Outbox says that outbox %s is in PostgreSQL (%s)", c.outbox.Table, err)
 	case !c.outbox.PostgreSQL && state != "":
 		return Refuse(ErrOtherServer, "this transaction is on PostgreSQL: set Config.Outbox.PostgreSQL for outbox %s (%s)", c.outbox.Table, err)
-	case errors.As(err, &ofMySQL) && ofMySQL.Number == noDatabase:
+	case ofMySQL == noDatabase:
 		return fmt.Errorf("write into outbox %s: %w: name its database in Config.Outbox, as shop.%s", c.outbox.Table, err, c.outbox.Table)
 	case mysql.ClassOf(err) == mysql.Missing, mysql.ClassOf(err) == mysql.Denied, slices.Contains(pgMissing, state):
 		return Refuse(ErrOtherServer, "outbox %s is not on this transaction's server, or this user may not insert there (%s): run `tocsin outbox apply`",

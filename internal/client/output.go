@@ -1,9 +1,9 @@
 package client
 
 import (
-	"strings"
 	"sync"
-	"unicode/utf8"
+
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // MaxOutput is the most characters of an output, which is valid UTF-8.
@@ -14,6 +14,12 @@ type outputKey struct{}
 
 // OutputKey is the key of a delivery's *Outputs among the values of its context.
 var OutputKey any = outputKey{}
+
+// resentKey is the type of ResentKey.
+type resentKey struct{}
+
+// ResentKey is the key of a func() among the values of a delivery's context. A sink calls it when it sends again what may have arrived.
+var ResentKey any = resentKey{}
 
 // Outputs are those of one delivery: what a handler passes to tocsin.Output and tocsin.OutputOf, and the dispatcher has stored with the
 // run. The zero value is empty and ready. It is safe for concurrent use.
@@ -52,26 +58,8 @@ func (o *Outputs) Of(jobID uint64) string {
 	return o.all
 }
 
-// CutOutput returns the first MaxOutput characters of a text, with U+FFFD in place of bytes that are no UTF-8. What it returns keeps
-// no longer text in memory.
-func CutOutput(text string) string {
-	if len(text) <= MaxOutput && utf8.ValidString(text) {
-		return text
-	}
-	end, runes := len(text), 0
-	for i := range text {
-		if runes == MaxOutput {
-			end = i
-			break
-		}
-		runes++
-	}
-	short := strings.ToValidUTF8(text[:end], string(utf8.RuneError))
-	if end < len(text) {
-		return strings.Clone(short)
-	}
-	return short
-}
+// CutOutput returns a text as the history takes it.
+func CutOutput(text string) string { return name.Text(text, MaxOutput) }
 
 // AttemptOutput is the output of an attempt in the history; of a failed one, its reason comes first.
 func AttemptOutput(reason, text string) string {

@@ -284,7 +284,7 @@ func (c *Client) ours(statement string, table int) (text string, args []any) {
 	db, ofIdentity := c.layout.DatabaseOf(table), ""
 	args = []any{c.want.Cluster}
 	if c.agreed.Of(db) != "" { // else it has none yet, or was not read
-		ofIdentity = "\n    AND identity IN ('', ?)"
+		ofIdentity = "\n    AND identity IN (X'', ?)"
 		args = append(args, c.agreed.Agreed())
 	}
 	return strings.NewReplacer(

@@ -12,9 +12,17 @@ package client
 // for the database's now; microseconds to add to it.
 const dueSQL = `COALESCE(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3)) + INTERVAL ? MICROSECOND`
 
-// utf8SQL is a parameter that is UTF-8, whatever the session takes parameters for. Without CONCAT MariaDB converts parameters of
-// prepared statements from GBK, Big5 and Shift JIS all the same.
-const utf8SQL = `CONVERT(CONCAT(CAST(? AS BINARY), _binary'') USING utf8mb4)`
+// bytesSQL is a parameter of bytes that is never NULL. In a session with EMPTY_STRING_IS_NULL MariaDB takes an empty parameter, and
+// ”, for NULL, but not X”.
+const bytesSQL = `COALESCE(CAST(? AS BINARY), X'')`
+
+// utf8SQL is a parameter that is UTF-8, whatever the session takes parameters for, and never NULL; utf8OrNullSQL is NULL if the parameter
+// is NULL or empty. Without CONCAT MariaDB converts parameters of prepared statements from GBK, Big5 and Shift JIS all the same. CONCAT
+// itself is given no NULL: with ORACLE it would take that for an empty text.
+const (
+	utf8SQL       = `CONVERT(CONCAT(` + bytesSQL + `, X'') USING utf8mb4)`
+	utf8OrNullSQL = `CONVERT(NULLIF(CONCAT(` + bytesSQL + `, X''), X'') USING utf8mb4)`
+)
 
 // addInto names the columns that every add fills, in the order of Row.addArgs.
 const addInto = ` INTO {task} (
@@ -45,8 +53,8 @@ const addSQL = `INSERT /* tocsin add */` + addInto + `SELECT
     0,
     CAST(? AS BINARY),
     ` + utf8SQL + `,
-    ` + utf8SQL + `,
-    CAST(? AS BINARY),
+    ` + utf8OrNullSQL + `,
+    ` + bytesSQL + `,
     ` + dueSQL + `,
     GREATEST(` + dueSQL + `, UTC_TIMESTAMP(3))
 FROM {database}.layout
@@ -128,7 +136,7 @@ FROM {task} AS t FORCE INDEX (uk_biz)
 JOIN {database}.layout AS l
 WHERE t.biz_id = ?
     AND t.biz_type = ?
-    AND t.biz_key = CAST(? AS BINARY)
+    AND t.biz_key = ` + bytesSQL + `
     AND t.status = 0
     AND l.id = 1
     AND t.action_time < UTC_TIMESTAMP(3) + INTERVAL l.doorbell_horizon_ms * 1000 MICROSECOND`
@@ -191,7 +199,7 @@ WHERE job_id = ?`
 	ofBizSQL = `
 WHERE biz_id = ?
     AND biz_type = ?
-    AND biz_key = CAST(? AS BINARY)`
+    AND biz_key = ` + bytesSQL
 
 	pendingSQL = `
     AND status = 0`
@@ -221,7 +229,7 @@ SET status = 0,
     due_time = ` + dueSQL + `,
     attempts = 0,
     version = version + 1,
-    claimed_by = '',
+    claimed_by = X'',
     gmt_modified = UTC_TIMESTAMP(3)`
 )
 

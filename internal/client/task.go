@@ -40,6 +40,8 @@ func (t Task) valid(now time.Time) error {
 	switch {
 	case t.Err != nil:
 		return t.Err
+	case t.Version < 0:
+		return Refuse(ErrInvalid, "biz type %q: version %d of its payload: use 1 or more, or 0 for none", t.BizType, t.Version)
 	case t.BizID == 0:
 		return Refuse(ErrInvalid, "biz type %q: biz_id is 0", t.BizType)
 	case len(t.Dedup) > MaxDedupKey:

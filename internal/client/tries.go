@@ -31,14 +31,12 @@ func newTries() *tries { return &tries{began: time.Now(), pause: lostPause} }
 // the statement left this process. It returns false where no further try is to
 // be made: the error is of another kind, ctx has ended or it took too long.
 func (t *tries) again(ctx context.Context, sent bool, err error) bool {
-	class := mysql.ClassOf(err)
-	broke := class == mysql.Lost || class == mysql.Canceled
-	t.maybe = t.maybe || sent && broke
+	t.maybe = t.maybe || sent && mysql.InDoubt(err)
 	limit := unsentFor
 	if t.maybe {
 		limit = unsureFor
 	}
-	if class != mysql.Lost && class != mysql.Demoted || time.Since(t.began) > limit {
+	if !mysql.Away(err) || time.Since(t.began) > limit {
 		return false
 	}
 	select {

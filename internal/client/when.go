@@ -52,12 +52,10 @@ func (w When) Valid(now time.Time) error {
 		return nil
 	case w.at.IsZero():
 		return Refuse(ErrInvalid, "action time is the zero time")
-	case w.at.After(now.AddDate(MaxAhead, 0, 0)):
+	case w.at.Unix() > now.AddDate(MaxAhead, 0, 0).Unix(): // see CheckTime
 		return Refuse(ErrInvalid, "action time %s: more than %d years away", w.at.Format(time.RFC3339), MaxAhead)
-	case w.at.Year() < 1000: // a DATETIME can't hold it
-		return Refuse(ErrInvalid, "action time %s: before the year 1000", w.at.Format(time.RFC3339))
 	}
-	return nil
+	return CheckTime("action time", w.at)
 }
 
 // due is the time asked for, where it is now.

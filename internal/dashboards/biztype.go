@@ -51,7 +51,7 @@ func bizTypeFailures() []panel {
 		queries: []query{{`sum by (verb) (rate(tocsin_dispatcher_attempts_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{verb}}"}},
 	}, {
 		title: "Failed attempts, by biz type and cause", look: stacked, unit: perSec, runbook: "TocsinAttemptsFail",
-		means:   "Why attempts failed: the class of the HTTP status, a time-out, an error or a panic of a handler, a refused address.",
+		means:   "Why attempts failed: the class of the HTTP status, a time-out, an error or a panic of a handler.",
 		queries: []query{{`sum by (biz_type, cause) (rate(tocsin_dispatcher_failures_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: {{cause}}"}},
 	}, {
 		title: "Share of attempts that fail", unit: share, limits: limits{.01, .1}, runbook: "TocsinAttemptsFail",
@@ -116,7 +116,7 @@ func bizTypeLanes() []panel {
 		queries: []query{{`sum by (biz_type) (tocsin_dispatcher_lane_queued{biz_type=~"$biz_type"})`, "{{biz_type}}"}},
 	}, {
 		title: "State of the lanes", look: states, unit: count,
-		states: []state{{"open", green}, {"waiting for its rate", blue}, {"paused", yellow}, {"lacking a handler, secret or workers", red}, {"target away", red}, {"target rests", yellow}},
+		states: []state{{"open", green}, {"waiting for its rate", blue}, {"paused", yellow}, {"lacking a handler, secret or workers", red}, {"target away", red}, {"target says later", yellow}},
 		means:  "The worst state of the type on any node. Nodes that no worker asks don't count, unless all are like that.",
 		queries: []query{{`max by (biz_type) (tocsin_dispatcher_lane_state{biz_type=~"$biz_type"} unless
   (tocsin_dispatcher_lane_state == 3 and on (cluster, biz_type) tocsin_pull_waiters and on (cluster, biz_type) (tocsin_dispatcher_lane_state != 3)))`, "{{biz_type}}"}},
@@ -130,8 +130,15 @@ func bizTypeLanes() []panel {
 		queries: []query{{`sum by (biz_type) (rate(tocsin_dispatcher_not_reached_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}"}},
 	}, {
 		title: "Deliveries that ceased", unit: count, runbook: "TocsinTargetAway",
-		means:   "How often a node left the type alone within 10 minutes. away: its target could not be reached. busy: it answered 429 or 503 with Retry-After.",
+		means:   "How often a node left the type alone within 10 minutes. away: its target could not be reached. busy: it said later, with 429 or 503 for instance.",
 		queries: []query{{`sum by (biz_type, state) (increase(tocsin_dispatcher_breaks_total{biz_type=~"$biz_type"}[10m]))`, "{{biz_type}}: {{state}}"}},
+	}, {
+		title: "Slowed down by its target", unit: perSec,
+		means: "Deliveries a second that the nodes make together, as the target has said later, and tasks that were told so: no attempt is counted for them. Empty if it has not.",
+		queries: []query{
+			{`sum by (biz_type) (tocsin_dispatcher_lane_throttle{biz_type=~"$biz_type"})`, "{{biz_type}}: at most"},
+			{`sum by (biz_type) (rate(tocsin_dispatcher_told_later_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: told later"},
+		},
 	}, {
 		title: "First link away, its fallback delivers", unit: seconds, limits: limits{1, 600}, runbook: "TocsinFallbackDelivers",
 		means:   "Since the first link of the type went away, on the node where that is longest ago. 0: the first link delivers. Empty if its policy has no fallback.",

@@ -165,7 +165,7 @@ func clusterOutcomes() []panel {
 		queries: []query{{`tocsin_dispatcher_unsettled_age_seconds`, "{{instance}}"}},
 	}, {
 		title: "Second deliveries in 5 minutes", look: stacked, unit: count, runbook: "TocsinSecondDeliveries",
-		means:   "cut_off: by the end of a node. overlapped: beside a delivery that ignores its time-out. elsewhere: another process had the task. crashed: the claim of a process that died ran out.",
+		means:   "cut_off: by the end of a node. overlapped: beside a delivery that ignores its time-out. elsewhere: another process had the task. crashed: the claim of a process that died ran out. resent: a kept connection broke under a callback.",
 		queries: []query{{`sum by (cause) (increase(tocsin_dispatcher_second_deliveries_total[5m]))`, "{{cause}}"}},
 	}, {
 		title: "Handlers that ignore their time-out, in 5 minutes", unit: count, limits: limits{1, 100}, runbook: "TocsinOverrun",

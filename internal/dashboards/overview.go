@@ -127,7 +127,7 @@ func overviewFailing() []panel {
 		queries: []query{{`sum by (biz_type) (rate(tocsin_dispatcher_failures_total[$__rate_interval]))`, "{{biz_type}}"}},
 	}, {
 		title: "Failed attempts, by cause", look: stacked, unit: perSec, runbook: "TocsinAttemptsFail",
-		means:   "Attempts that failed each second, by cause: the class of the HTTP status, a time-out, an error or a panic of a handler, a refused address.",
+		means:   "Attempts that failed each second, by cause: the class of the HTTP status, a time-out, an error or a panic of a handler.",
 		queries: []query{{`sum by (cause) (rate(tocsin_dispatcher_failures_total[$__rate_interval]))`, "{{cause}}"}},
 	}, {
 		title: "Tasks that became dead in 5 minutes", look: stacked, unit: count, runbook: "TocsinTasksDie",

@@ -118,7 +118,7 @@ func servicesTasks() []panel {
 		queries: []query{{`histogram_quantile(0.99, sum by (biz_type, le) (rate(tocsin_dispatcher_lateness_seconds_bucket{biz_type=~"$biz_type"}[$__rate_interval])))`, "{{biz_type}}"}},
 	}, {
 		title: "Failed attempts, by cause", look: stacked, unit: perSec, runbook: "TocsinAttemptsFail",
-		means:   "What your handlers and receivers answered: the class of the HTTP status, a time-out, an error or a panic, a refused address.",
+		means:   "What your handlers and receivers answered: the class of the HTTP status, a time-out, an error or a panic.",
 		queries: []query{{`sum by (biz_type, cause) (rate(tocsin_dispatcher_failures_total{biz_type=~"$biz_type"}[$__rate_interval]))`, "{{biz_type}}: {{cause}}"}},
 	}, {
 		title: "Oldest overdue task", unit: seconds, limits: limits{60, 600}, runbook: "TocsinTaskOverdue",

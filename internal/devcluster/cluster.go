@@ -113,7 +113,7 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 		Name:   "dev", Conns: 64, Servers: make([]devserver.MariaDBConfig, max(c.opts.Servers, 1)),
 	}
 	for i := range site.Servers {
-		site.Servers[i].Product = c.opts.Server
+		site.Servers[i].Product, site.Servers[i].Durable = c.opts.Server, true // what doctor asks for
 		site.Servers[i].Memory, site.Servers[i].RedoLog = Memory(c.opts.Layout, 0)
 	}
 	site.Servers[0].Port = c.opts.MySQLPort
@@ -121,7 +121,7 @@ func (c *Cluster) startServers(ctx context.Context) (err error) {
 		site.Etcd = &devserver.EtcdConfig{ClientPort: c.opts.EtcdPort}
 	}
 	if c.Site, err = StartSite(ctx, site); err == nil {
-		c.Site.broker = c.opts.Broker
+		c.Site.broker, c.Site.grace = c.opts.Broker, c.nodeConfig("").SweepGrace
 	}
 	return err
 }

@@ -41,6 +41,11 @@ const brokerText = `sinks:
     topics: ["*"]
 `
 
+// graceText is added if the grace of sweeps is not the default.
+const graceText = `sweep:
+  grace: %s
+`
+
 // MayReplace reports whether a config file may be written to path: nothing is there, or the file of a private cluster.
 func MayReplace(path string) bool {
 	text, err := os.ReadFile(path)
@@ -55,6 +60,9 @@ func (s *Site) WriteConfig(path string) error {
 	}
 	if s.Etcd != nil {
 		text += fmt.Sprintf(etcdText, s.Etcd.Endpoint())
+	}
+	if s.grace > 0 {
+		text += fmt.Sprintf(graceText, s.grace)
 	}
 	if b := s.broker; b != nil {
 		text += fmt.Sprintf(brokerText, b.Name, b.Kind, b.Address)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver"
@@ -18,7 +19,8 @@ type Site struct {
 	Servers []*devserver.MariaDB // those of Config
 	Etcd    *devserver.Etcd      // nil: there is none
 
-	broker *Broker // nil: there is none
+	broker *Broker       // nil: there is none
+	grace  time.Duration // of sweeps, which the databases hold; 0: the default
 }
 
 // SiteOptions say what to start.

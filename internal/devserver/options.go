@@ -94,19 +94,24 @@ func (m *MariaDB) serverArgs() []string {
 		"--back-log=512",
 		fmt.Sprintf("--max-connections=%d", maxConnections),
 	)
-	args = append(args, cacheArgs(fileLimit())...)
+	args = append(args, cacheArgs(fileLimit(), m.program.mysql)...)
 	return append(args, m.cfg.Args...)
 }
 
 // cacheArgs sizes the table caches for a limit of open files. The server counts two files for every entry of every
-// cache instance, and shrinks what does not fit with a warning.
-func cacheArgs(files int) []string {
+// cache instance, and shrinks what does not fit with a warning. MySQL divides the cache between the instances, of which a connection
+// has one: it gets one that holds all tables.
+func cacheArgs(files int, mysql bool) []string {
 	room := max(files-maxConnections-spareFiles, 0) / 2
 	tables := max(min(room, maxCache), 400)
+	instances := max(min(room/tables, 8), 1)
+	if mysql {
+		instances = 1
+	}
 	return []string{
 		fmt.Sprintf("--open-files-limit=%d", files),
 		fmt.Sprintf("--table-open-cache=%d", tables),
-		fmt.Sprintf("--table-open-cache-instances=%d", max(min(room/tables, 8), 1)),
+		fmt.Sprintf("--table-open-cache-instances=%d", instances),
 		fmt.Sprintf("--table-definition-cache=%d", maxCache),
 		fmt.Sprintf("--innodb-open-files=%d", tables),
 	}

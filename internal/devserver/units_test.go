@@ -162,14 +162,16 @@ func TestCachesFitTheLimitOfOpenFiles(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		files int
+		mysql bool
 		want  []string
 	}{
-		"plenty":            {100000, []string{"--table-open-cache=20000", "--table-open-cache-instances=2"}},
-		"enough for 8x1024": {20000, []string{"--table-open-cache=9650", "--table-open-cache-instances=1"}},
-		"the bare minimum":  {1024, []string{"--table-open-cache=400", "--table-open-cache-instances=1"}},
+		"plenty":            {100000, false, []string{"--table-open-cache=20000", "--table-open-cache-instances=2"}},
+		"plenty, for MySQL": {100000, true, []string{"--table-open-cache=20000", "--table-open-cache-instances=1"}},
+		"enough for 8x1024": {20000, false, []string{"--table-open-cache=9650", "--table-open-cache-instances=1"}},
+		"the bare minimum":  {1024, false, []string{"--table-open-cache=400", "--table-open-cache-instances=1"}},
 	}
 	for name, c := range cases {
-		got := cacheArgs(c.files)
+		got := cacheArgs(c.files, c.mysql)
 		for _, want := range c.want {
 			if !slices.Contains(got, want) {
 				t.Errorf("%s: %s is not in %v", name, want, got)

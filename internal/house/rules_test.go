@@ -37,6 +37,21 @@ func TestImportsComplain(t *testing.T) {
 	})
 }
 
+func TestPagesComplains(t *testing.T) {
+	none := func(m Module) []string { return pages(m, nil) }
+	each(t, none, map[string]source{
+		"a page that is not listed": {"internal/store/x.go", "package store\nconst a = `SELECT /* tocsin a page */ b FROM c\nLIMIT ?`", `"a page" reads a part of the rows`},
+		"all of the rows":           {"internal/store/x.go", "package store\nconst a = `SELECT /* tocsin a page */ b FROM c`", ""},
+	})
+}
+
+func TestPagesComplainsOfItsList(t *testing.T) {
+	each(t, func(m Module) []string { return pages(m, map[string]string{"a page": bounded}) }, map[string]source{
+		"as the list says":        {"internal/store/x.go", "package store\nconst a = `SELECT /* tocsin a page */ b FROM c\nLIMIT ?`", ""},
+		"the list is out of date": {"internal/store/x.go", "package store", `no statement is "a page"`},
+	})
+}
+
 func TestSkipsComplains(t *testing.T) {
 	none := func(m Module) []string { return skips(m, nil) }
 	each(t, none, map[string]source{

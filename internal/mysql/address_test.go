@@ -68,7 +68,7 @@ func TestTransactionsAreCounted(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	t.Parallel()
-	primary, replica, dead := sight{seen: true, marker: "a"}, sight{seen: true, readOnly: true}, sight{seen: true, err: errNoPrimary}
+	primary, replica, dead := sight{seen: true, marker: "a"}, sight{seen: true, readOnly: "read_only is on"}, sight{seen: true, err: errNoPrimary}
 	foreign, bare := sight{seen: true, marker: "b"}, sight{seen: true}
 	refusing := func(number uint16) sight {
 		return sight{seen: true, err: fmt.Errorf("look: %w", &driverlib.MySQLError{Number: number})}

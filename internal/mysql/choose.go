@@ -1,18 +1,16 @@
 package mysql
 
 import (
-	"errors"
+	"slices"
 	"strconv"
 	"strings"
-
-	driverlib "github.com/go-sql-driver/mysql"
 )
 
 // sight is what was seen at one address of a server, when it was last looked at.
 type sight struct {
 	seen     bool   // it was looked at
 	err      error  // it can't be asked; what follows is zero
-	readOnly bool   // it is a replica, or was demoted; what follows is zero
+	readOnly string // why it takes no writes: it is a replica, or was demoted; what follows is zero
 	process  string // tells two servers apart
 	marker   string // of the databases there, see Marker; "": none that are the config's
 	position uint64 // number of transactions that it has, if that was asked
@@ -23,20 +21,20 @@ type sight struct {
 }
 
 // writes reports whether the server at the address takes writes.
-func (s sight) writes() bool { return s.seen && s.err == nil && !s.readOnly }
+func (s sight) writes() bool { return s.seen && s.err == nil && s.readOnly == "" }
 
 // refuses reports whether the server at the address answers, but lets this user or any further connection not in: it is
 // no worse than before for the connections that it has.
 func (s sight) refuses() bool {
-	var server *driverlib.MySQLError
-	if !errors.As(s.err, &server) {
+	server := saidBy(s.err)
+	if server == nil {
 		return false
 	}
 	switch ClassOf(s.err) {
 	case Barred, Denied, Missing:
 		return true
 	}
-	return server.Number == tooMany || server.Number == tooManyOfUser
+	return slices.Contains(fullHouse, server.Number)
 }
 
 // fits reports whether the address may be used for databases with this marker; "": any.

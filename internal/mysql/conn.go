@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	driverlib "github.com/go-sql-driver/mysql"
@@ -29,11 +30,14 @@ type driverConn interface {
 type seeingConn struct {
 	driverConn
 	asked    *asked
-	patience time.Duration // of a read
-	observe  Observe       // nil: nobody does
-	demoted  bool          // the server refused a write
-	home     *home         // of several addresses, else nil
-	link     *link         // with home
+	patience time.Duration              // of a read
+	observe  Observe                    // nil: nobody does
+	done     bool                       // the server refused a write, or ends the session
+	readOnly string                     // why the server takes no writes, when it was asked last; "": it takes some
+	askedAt  time.Time                  // when it was
+	turned   *atomic.Pointer[time.Time] // see sessionConnector
+	home     *home                      // of several addresses, else nil
+	link     *link                      // with home
 	seen     any
 	at       time.Time
 }
@@ -62,12 +66,14 @@ func (c *seeingConn) worded(err error, begin time.Time) error {
 	if err == nil {
 		return nil
 	}
-	var said *driverlib.MySQLError
-	if errors.As(err, &said) && byNumber[said.Number] == Demoted {
-		c.demoted = true
-		err = demoted{said}
-	} else {
+	said := saidBy(err)
+	if said == nil {
 		err = unanswered(err, begin, c.patience)
+	} else if class := classOfSaid(said); class == Demoted {
+		c.refused()
+		err = demoted{said}
+	} else if class == Lost {
+		c.done = true
 	}
 	if c.home != nil && ClassOf(err).OfServer() {
 		c.home.hurry()
@@ -75,13 +81,31 @@ func (c *seeingConn) worded(err error, begin time.Time) error {
 	return err
 }
 
-// IsValid is false for a connection to a server that takes no writes: a new
-// connection may lead to the primary.
-func (c *seeingConn) IsValid() bool { return !c.demoted && !c.cut() && c.driverConn.IsValid() }
+// refused notes that the server takes no writes. If it took some before, all connections of the pool connect anew and ask: they may lead to
+// the same server.
+func (c *seeingConn) refused() {
+	c.done = true
+	if now := time.Now(); c.readOnly == "" {
+		c.turned.Store(&now)
+	}
+}
 
-// ResetSession refuses a connection to an address that is not in use any more.
+// usable is false for a connection to a server that takes no writes, some time after that was seen, and for one that its pool has to ask
+// anew: a new connection may lead to the primary.
+func (c *seeingConn) usable() bool {
+	if c.done || c.cut() || c.readOnly != "" && time.Since(c.askedAt) > readOnlyFor {
+		return false
+	}
+	turned := c.turned.Load()
+	return turned == nil || turned.Before(c.askedAt)
+}
+
+// IsValid reports whether the connection goes back to its pool.
+func (c *seeingConn) IsValid() bool { return c.usable() && c.driverConn.IsValid() }
+
+// ResetSession refuses a connection that was usable when it went back.
 func (c *seeingConn) ResetSession(ctx context.Context) error {
-	if c.cut() {
+	if !c.usable() {
 		return driver.ErrBadConn
 	}
 	return c.driverConn.ResetSession(ctx)

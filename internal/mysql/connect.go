@@ -8,8 +8,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	driverlib "github.com/go-sql-driver/mysql"
@@ -25,20 +24,6 @@ const (
 	writeTimeout = 30 * time.Second
 	idleTime     = time.Minute
 )
-
-// session is run on every new connection, after what the server's init_connect
-// and the DSN say: without autocommit an insert would be lost with its
-// connection. MariaDB before 11.1 knows the isolation level only by statement or
-// as tx_isolation, MySQL 8 only as transaction_isolation: the statement works on
-// both.
-const session = `/* tocsin session */ SET NAMES utf8mb4;
-SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SET SESSION
-    autocommit               = 1,
-    time_zone                = '+00:00',
-    sql_mode                 = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION',
-    lock_wait_timeout        = 1,
-    innodb_lock_wait_timeout = 1`
 
 // Spec names one server and the numbers of the databases it holds.
 type Spec struct {
@@ -85,7 +70,7 @@ func Open(spec Spec) (*Server, error) {
 		spec.Name = Address(spec.DSN)
 	}
 	server := &Server{Name: spec.Name, Databases: spec.Databases, waits: newWaits(), targets: targets}
-	connector := &sessionConnector{to: &targets[0], session: spec.session(), waits: server.waits, observe: spec.Observe}
+	connector := &sessionConnector{to: &targets[0], session: session(waiting(spec.WaitTimeout)...), waits: server.waits, observe: spec.Observe}
 	if len(targets) > 1 {
 		server.moved = make(chan struct{}, 1)
 		server.home = enterHome(spec, targets, server.moved)
@@ -132,19 +117,6 @@ func (s Spec) targets() ([]target, error) {
 	return targets, nil
 }
 
-// waiting is added to session for a WaitTimeout.
-const waiting = `,
-    wait_timeout             = {seconds},
-    net_write_timeout        = {seconds}`
-
-// session returns what is run on every new connection.
-func (s Spec) session() string {
-	if s.WaitTimeout <= 0 {
-		return session
-	}
-	return session + strings.ReplaceAll(waiting, "{seconds}", strconv.Itoa(int(s.WaitTimeout.Seconds())))
-}
-
 // limit bounds the pool's connections. The pool calls leave when it is closed.
 func (s Spec) limit(db *sql.DB) (leave func()) {
 	most := s.MaxConns
@@ -162,7 +134,7 @@ func (s Spec) limit(db *sql.DB) (leave func()) {
 // ours sets what Tocsin's statements rely on over what a DSN says.
 func ours(cfg *driverlib.Config) {
 	cfg.DBName = ""
-	cfg.Collation = "" // session sets the character set
+	cfg.Collation = "" // the session's settings name the character set
 	cfg.ParseTime = true
 	cfg.Loc = time.UTC
 	cfg.InterpolateParams = true
@@ -187,6 +159,7 @@ type sessionConnector struct {
 	leave   func()        // see Spec.limit
 	moved   chan struct{} // of the pool, with home
 	observe Observe
+	turned  atomic.Pointer[time.Time] // when a connection to a server that took writes was last refused one; nil: never
 }
 
 // Driver returns the driver.
@@ -205,7 +178,7 @@ func (c *sessionConnector) Close() error {
 // made, it connects to that.
 func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if c.home == nil {
-		return c.connect(ctx, c.to, nil)
+		return c.anyServer(ctx)
 	}
 	for {
 		m, l, err := c.home.link(ctx)
@@ -233,19 +206,27 @@ func (c *sessionConnector) connect(ctx context.Context, to *target, l *link) (*s
 		asked.end()
 		return nil, err
 	}
-	seeing := &seeingConn{driverConn: conn, asked: asked, patience: to.patience, home: c.home, link: l, observe: c.observe}
-	if _, err := seeing.ExecContext(ctx, c.session, nil); err != nil {
-		_ = seeing.Close()
-		return nil, fmt.Errorf("set up session: %w", err)
-	}
-	if l == nil {
-		return seeing, nil
-	}
-	if err := takesWrites(ctx, seeing, to.addr); err != nil {
+	seeing := &seeingConn{driverConn: conn, asked: asked, patience: to.patience, home: c.home, link: l, observe: c.observe, turned: &c.turned}
+	if err := c.setUp(ctx, seeing); err != nil {
 		_ = seeing.Close()
 		return nil, err
 	}
+	if l != nil && seeing.readOnly != "" {
+		_ = seeing.Close()
+		return nil, fmt.Errorf("%w: %s is read-only: %s", errNoPrimary, to.addr, seeing.readOnly)
+	}
 	return seeing, nil
+}
+
+// setUp prepares the session, and asks whether the server takes writes.
+func (c *sessionConnector) setUp(ctx context.Context, conn *seeingConn) error {
+	if err := conn.begin(ctx, c.session); err != nil {
+		return err
+	}
+	if _, err := conn.role(ctx); err != nil {
+		return fmt.Errorf("ask whether the server takes writes: %w", err)
+	}
+	return nil
 }
 
 func (t *target) connect(ctx context.Context) (driverConn, error) {

@@ -25,37 +25,6 @@ func open(t *testing.T, dsn string) *mysql.Server {
 	return s
 }
 
-// TestNoDSNChangesTheSession gives in the DSN what a server's own defaults and
-// its init_connect may say as well.
-func TestNoDSNChangesTheSession(t *testing.T) {
-	t.Parallel()
-	for name, params := range map[string]string{
-		"nothing said":       "",
-		"no autocommit":      "?autocommit=0",
-		"latin1":             "?charset=latin1",
-		"a Chinese encoding": "?charset=gbk&collation=gbk_chinese_ci",
-		"Shanghai":           "?time_zone=%27%2B08%3A00%27&loc=Asia%2FShanghai",
-		"ANSI":               "?sql_mode=%27ANSI%2CNO_BACKSLASH_ESCAPES%27",
-	} {
-		var got struct {
-			Commit              bool
-			Client, Result      string
-			Zone, Mode, Waiting string
-		}
-		err := open(t, devtest.DSN(t)+params).DB.QueryRowContext(t.Context(), `SELECT
-    @@autocommit, @@character_set_client, @@character_set_results, @@time_zone, @@sql_mode, @@innodb_lock_wait_timeout`).
-			Scan(&got.Commit, &got.Client, &got.Result, &got.Zone, &got.Mode, &got.Waiting)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if !got.Commit || got.Client != "utf8mb4" || got.Result != "utf8mb4" || got.Zone != "+00:00" ||
-			got.Mode != "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION" || got.Waiting != "1" {
-			t.Errorf("%s: session %+v", name, got)
-		}
-	}
-}
-
 // TestADialThatTakesTooLongIsNotTheCallersDoing tells the time-out of the dial
 // from the end of the caller's context: both are a context's deadline to Go.
 func TestADialThatTakesTooLongIsNotTheCallersDoing(t *testing.T) {

@@ -95,7 +95,7 @@ func newHome(key homeKey, marker Marker, targets []target) *home {
 	h := &home{key: key, marker: marker, opened: time.Now(), using: -1, pools: make(map[chan struct{}]bool), links: make(map[*link]bool), news: make(chan struct{})}
 	for _, to := range targets {
 		m := &member{target: to, kick: make(chan struct{}, 1)}
-		m.db = sql.OpenDB(&sessionConnector{to: &m.target, session: session, waits: newWaits(), leave: func() {}})
+		m.db = sql.OpenDB(&sessionConnector{to: &m.target, session: session(), waits: newWaits(), leave: func() {}})
 		m.db.SetMaxOpenConns(1)
 		h.members = append(h.members, m)
 	}
@@ -142,8 +142,8 @@ func (h *home) leave(moved chan struct{}) {
 func (h *home) note(m *member, s sight, identified bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.left = m.sight.left && !s.readOnly
-	s.demoted = s.err != nil && (m.sight.readOnly || m.sight.demoted)
+	s.left = m.sight.left && s.readOnly == ""
+	s.demoted = s.err != nil && (m.sight.readOnly != "" || m.sight.demoted)
 	if s.process == "" {
 		s.process = m.sight.process // it did not answer, or not far enough
 	}
@@ -163,7 +163,7 @@ func (h *home) note(m *member, s sight, identified bool) {
 // still handles what has changed at the address in use: a server that turned read-only gets no
 // statement any more, and another server behind the same address is a move. Called under the lock.
 func (h *home) still(was, is sight) {
-	if is.readOnly {
+	if is.readOnly != "" {
 		h.cutAll()
 	}
 	if is.process != "" && was.process != "" && is.process != was.process {
@@ -213,7 +213,7 @@ func (h *home) decide() {
 func (h *home) move(to int) {
 	if h.using >= 0 {
 		old := &h.members[h.using].sight
-		old.left = !old.readOnly
+		old.left = old.readOnly == ""
 		h.next()
 	}
 	h.using = to
@@ -281,7 +281,7 @@ func (h *home) unlink(l *link) {
 // inUse returns the address to connect to, or else why there is none; neither while that is
 // not known yet. Called under the lock.
 func (h *home) inUse() (*member, error) {
-	if h.using >= 0 && !h.members[h.using].sight.readOnly {
+	if h.using >= 0 && h.members[h.using].sight.readOnly == "" {
 		return h.members[h.using], nil
 	}
 	e := &noPrimary{}
@@ -289,7 +289,7 @@ func (h *home) inUse() (*member, error) {
 		if !m.sight.seen {
 			return nil, nil
 		}
-		e.readOnly = e.readOnly || m.sight.readOnly
+		e.readOnly = e.readOnly || m.sight.readOnly != ""
 		e.refused = e.refused || m.sight.refuses()
 		e.said = append(e.said, m.addr+": "+h.state(i).Why)
 		if m.sight.err != nil {

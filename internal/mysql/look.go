@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"net"
 	"strings"
@@ -20,26 +19,16 @@ const (
 	stragglers  = 300 * time.Millisecond // how long the first choice waits for addresses that do not answer
 )
 
-// roleSQL reads whether a server takes writes, its version, and what identifies it.
-const roleSQL = `SELECT /* tocsin role */
-    @@global.read_only,
+// serverSQL reads a server's version, and what identifies it.
+const serverSQL = `SELECT /* tocsin server */
     VERSION(),
     CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)`
-
-// readOnlySQL reads whether a server takes writes. A user with SUPER, or a right like it, may
-// write to one that is read-only: nothing would refuse its statements.
-const readOnlySQL = `SELECT /* tocsin read_only */ @@global.read_only`
 
 // mariaPositionSQL and mysqlPositionSQL read which transactions a server has.
 const (
 	mariaPositionSQL = `SELECT /* tocsin position */ @@global.gtid_current_pos`
 	mysqlPositionSQL = `SELECT /* tocsin position */ @@global.gtid_executed`
 )
-
-// IsOn reads a switch of a server, which is a number or a word; "": the server has none.
-func IsOn(value string) bool {
-	return value != "" && value != "0" && !strings.EqualFold(value, "OFF")
-}
 
 // follow looks at one address until ctx ends.
 func (h *home) follow(ctx context.Context, m *member) {
@@ -108,11 +97,12 @@ func (h *home) ask(ctx context.Context, m *member, fresh bool) (s sight, read bo
 	conn, err := m.db.Conn(ctx)
 	if err == nil {
 		defer func() { _ = conn.Close() }()
-		var mode string
-		err = conn.QueryRowContext(ctx, roleSQL).Scan(&mode, &version, &s.process)
-		s.readOnly = IsOn(mode)
+		err = conn.QueryRowContext(ctx, serverSQL).Scan(&version, &s.process)
 	}
-	if err == nil && !s.readOnly && (fresh || !h.uses(m)) {
+	if err == nil {
+		s.readOnly, err = roleOver(ctx, conn)
+	}
+	if err == nil && s.readOnly == "" && (fresh || !h.uses(m)) {
 		read = true
 		s.marker, s.position, err = h.identify(ctx, conn, version)
 	}
@@ -152,27 +142,6 @@ func (h *home) identify(ctx context.Context, conn *sql.Conn, version string) (ma
 		return "", 0, err
 	}
 	return marker, transactions(gtids), nil
-}
-
-// takesWrites returns an error if the server of a new connection is read-only.
-func takesWrites(ctx context.Context, conn *seeingConn, addr string) error {
-	rows, err := conn.QueryContext(ctx, readOnlySQL, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	mode := make([]driver.Value, 1)
-	if err := rows.Next(mode); err != nil {
-		return err
-	}
-	text := fmt.Sprint(mode[0])
-	if b, ok := mode[0].([]byte); ok {
-		text = string(b)
-	}
-	if IsOn(text) {
-		return fmt.Errorf("%w: %s is read-only", errNoPrimary, addr)
-	}
-	return nil
 }
 
 // dialLinked dials as the driver does, and lets the link of ctx cut the connection.

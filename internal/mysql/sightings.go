@@ -66,7 +66,7 @@ func (h *home) await(ctx context.Context) {
 // state words what was seen at an address. Called under the lock.
 func (h *home) state(i int) Sighting {
 	s := h.members[i].sight
-	is := Sighting{Address: h.members[i].addr, Used: i == h.using, Writes: s.writes(), Silent: s.err != nil && !s.refuses(), ReadOnly: s.readOnly}
+	is := Sighting{Address: h.members[i].addr, Used: i == h.using, Writes: s.writes(), Silent: s.err != nil && !s.refuses(), ReadOnly: s.readOnly != ""}
 	if h.using >= 0 {
 		in := h.members[h.using].sight
 		is.Split = !is.Used && is.Writes && in.writes() && s.process != in.process
@@ -81,8 +81,8 @@ func (s sight) why(known string, is Sighting) string {
 		return "not looked at yet"
 	case s.err != nil:
 		return s.err.Error()
-	case s.readOnly:
-		return "is read-only"
+	case s.readOnly != "":
+		return "is read-only: " + s.readOnly
 	case is.Used:
 		return "takes writes, in use"
 	case s.marker != known && known != "":

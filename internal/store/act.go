@@ -144,11 +144,10 @@ func (s *Store) act(ctx context.Context, sv *server, a Act, parts []idsOf) (rows
 		written = err == nil
 		return err
 	})
-	class := mysql.ClassOf(err)
 	switch {
 	case err == nil:
 		return rows, nil
-	case written && (class == mysql.Lost || class == mysql.Canceled):
+	case written && mysql.InDoubt(err):
 		err = fmt.Errorf("%w: %w", client.ErrUnknownOutcome, err)
 	}
 	return nil, err

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // noteActs stores acts in one database. {values} have the act_id each; the texts are arguments.
@@ -106,21 +106,9 @@ func actValues(acts []PastAct) (values string, args []any) {
 			b = append(b, ',')
 		}
 		b = append(appendList(append(b, '('), []uint64{ActAt(a.At) | rand.Uint64N(1<<actsRandom)}), ", ?, ?, ?, ?, ?, ?)"...)
-		args = append(args, atMost(a.Person, maxActName), a.Via, atMost(a.Operation, maxActName), atMost(a.Object, maxActText), atMost(a.Reason, maxActText), atMost(a.Outcome, maxActText))
+		args = append(args, name.Text(a.Person, maxActName), a.Via, name.Text(a.Operation, maxActName), name.Text(a.Object, maxActText), name.Text(a.Reason, maxActText), name.Text(a.Outcome, maxActText))
 	}
 	return string(b), args
-}
-
-// atMost cuts a text to a number of characters, and replaces bytes that are no UTF-8.
-func atMost(text string, most int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	for i := range text {
-		if most == 0 {
-			return text[:i]
-		}
-		most--
-	}
-	return text
 }
 
 // ActsPage is what Acts has read.

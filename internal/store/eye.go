@@ -80,8 +80,8 @@ func (e *eye) answered(found Survey) {
 			d.Why = fmt.Sprintf("%s on %s lacks a table or a right, `tocsin doctor` says which: %v", d.Name, d.Server, flawed)
 		case found.Full != nil:
 			d.Why = fmt.Sprintf("server %s has no room for what is written: %v", d.Server, found.Full)
-		case found.ReadOnly:
-			d.Why = fmt.Sprintf("server %s is read-only: outcomes wait until it takes writes", d.Server)
+		case found.ReadOnly != "":
+			d.Why = fmt.Sprintf("server %s is read-only, %s: outcomes wait until it takes writes", d.Server, found.ReadOnly)
 		}
 	})
 }

@@ -33,6 +33,9 @@ func (s *Store) Facts(ctx context.Context, server int) (Facts, error) {
 	}
 	facts := factsOf(values)
 	facts.Clock = taken.offset()
+	if facts.ReadOnly, err = s.readOnly(ctx, sv); err != nil {
+		return Facts{}, err
+	}
 	facts.Proxy = proxied(facts, answers)
 	if err := s.replication(ctx, sv, values, &facts); err != nil {
 		return Facts{}, s.wrap(err, "read the replicas and rights", sv)
@@ -90,12 +93,15 @@ func factsOf(values map[string]string) Facts {
 		VersionComment:   values["version_comment"],
 		Hostname:         values["hostname"],
 		ServerID:         values["server_id"],
-		ReadOnly:         on("read_only") || on("super_read_only"),
 		LogBin:           on("log_bin"),
+		Unlogged:         on("log_bin") && values["binlog_format"] == "STATEMENT",
+		ReadTransactions: on("transaction_read_only") || on("tx_read_only"),
 		FlushLogAtCommit: number("innodb_flush_log_at_trx_commit"),
 		SyncBinlog:       number("sync_binlog"),
 		TableOpenCache:   number("table_open_cache"),
+		OpenInstances:    number("table_open_cache_instances"),
 		TableDefCache:    number("table_definition_cache"),
+		InnoDBOpenFiles:  number("innodb_open_files"),
 		OpenFilesLimit:   number("open_files_limit"),
 		MaxConnections:   number("max_connections"),
 		MaxAllowedPacket: number("max_allowed_packet"),
@@ -228,13 +234,16 @@ WHERE Variable_name IN (
     'server_id',
     'server_uid',
     'server_uuid',
-    'read_only',
-    'super_read_only',
     'log_bin',
+    'binlog_format',
+    'transaction_read_only',
+    'tx_read_only',
     'innodb_flush_log_at_trx_commit',
     'sync_binlog',
     'table_open_cache',
+    'table_open_cache_instances',
     'table_definition_cache',
+    'innodb_open_files',
     'open_files_limit',
     'max_connections',
     'max_allowed_packet',

@@ -228,7 +228,7 @@ func TestAServerThatCanNotBeAskedIsToldInItsWordsWithItsAddresses(t *testing.T) 
 
 func TestADatabaseThatLacksSomethingIsUsedAndNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watch(t, Survey{Flawed: map[int]error{0: errors.New("no owner")}, ReadOnly: true}, nil)
+		w := watch(t, Survey{Flawed: map[int]error{0: errors.New("no owner")}, ReadOnly: "read_only is on"}, nil)
 		wantLines(t, w.after(t, 0), "warn databases are used, but")
 		sick := w.State().Sick()
 		if len(w.State().Unusable()) != 0 || len(sick) != 2 || !strings.Contains(sick[0].Why, "no owner") || !strings.Contains(sick[1].Why, "read-only") {

@@ -344,7 +344,7 @@ func TestFactsOfTheTestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Version == "" || f.Hostname == "" || f.ServerID == "" || f.ReadOnly || f.Proxy != "" || f.FlushLogAtCommit < 0 || f.SyncBinlog < 0 ||
+	if f.Version == "" || f.Hostname == "" || f.ServerID == "" || f.ReadOnly != "" || f.Proxy != "" || f.FlushLogAtCommit < 0 || f.SyncBinlog < 0 ||
 		f.TableOpenCache < 1 || f.TableDefCache < 1 || f.OpenFilesLimit < 1 || f.MaxConnections < 1 || f.MaxAllowedPacket < 1024 {
 		t.Errorf("%+v", f)
 	}

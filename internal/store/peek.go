@@ -11,7 +11,8 @@ import (
 )
 
 // peek reads entries of one table in order. It is answered from idx_due alone,
-// without a sort. {range} bounds action_time. Zero rows: nothing due there, or
+// without a sort. {range} bounds action_time; {types} is a condition or
+// nothing. Zero rows: nothing due there, or
 // of a final {status}, nothing settled then.
 var peek = prepare(`
 (SELECT /* tocsin peek */
@@ -22,7 +23,7 @@ var peek = prepare(`
 FROM {table} FORCE INDEX (idx_due)
 WHERE status = {status}
   AND {range}
-  AND biz_type IN ({types})
+  {types}
 ORDER BY action_time, biz_type, job_id
 LIMIT {limit})`)
 
@@ -84,11 +85,11 @@ func (s *Store) Peek(ctx context.Context, q PeekQuery) (Page, error) {
 
 // peekSlots are the same for all tables of a query.
 func peekSlots(q PeekQuery) slots {
-	types := appendList(nil, q.Types)
-	if q.Any {
-		types = []byte("biz_type") // IN (biz_type) holds for every row
+	in := slots{"status": q.Status, "range": peekRange(q), "types": "", "limit": q.Limit}
+	if !q.Any {
+		in["types"] = among(q.Types)
 	}
-	return slots{"status": q.Status, "range": peekRange(q), "types": types, "limit": q.Limit}
+	return in
 }
 
 // peekRange bounds action_time, and goes on behind q.After.

@@ -53,13 +53,17 @@ SET status = 0,
     last_error = ?,
     gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
 
-// snooze makes a task pending again without counting an attempt.
+// snooze makes a task pending again without counting an attempt. {reason} is withReason, or empty.
 var snooze = prepare(`
 UPDATE /* tocsin snooze */ {table} FORCE INDEX (PRIMARY)
 SET status = 0,
     action_time = {next},
-    claimed_by = '',
+    claimed_by = '',{reason}
     gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
+
+// withReason keeps why a task was put off. Its argument is the reason.
+const withReason = `
+    last_error = ?,`
 
 // bury gives a task up after a failed attempt. Its argument is the reason.
 var bury = prepare(`
@@ -233,6 +237,9 @@ func (s *Store) settleText(outcomes []Outcome, groups [][]int) (b []byte, args [
 			b, args = s.changeText(b, retry, o), append(args, cut(o.Reason))
 		case tocsin.Snoozed:
 			b = s.changeText(b, snooze, o)
+			if o.Reason != "" {
+				args = append(args, cut(o.Reason))
+			}
 		case tocsin.Buried:
 			b, args = s.changeText(b, bury, o), append(args, cut(o.Reason))
 		case tocsin.Skipped:
@@ -271,7 +278,10 @@ func (s *Store) completeText(b []byte, outcomes []Outcome, group []int) []byte {
 func (s *Store) changeText(b []byte, st statement, o *Outcome) []byte {
 	in := slots{
 		"next": instant(o.Next), "job_id": o.JobID, "version": o.Version, "attempts": o.Attempts,
-		"status": tocsin.Pending, "compare": "=", "action": instant(o.Action), "by": "",
+		"status": tocsin.Pending, "compare": "=", "action": instant(o.Action), "by": "", "reason": "",
+	}
+	if o.Reason != "" {
+		in["reason"] = withReason
 	}
 	if o.Claimed {
 		in["status"] = tocsin.Claimed

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func (b *bench) checkWritten(name string, o Outcome, before, after Row, status t
 	case tocsin.Retried:
 		want.Attempts, want.LastError, want.ClaimedBy = before.Attempts+1, o.Reason, ""
 	case tocsin.Snoozed:
-		want.ClaimedBy = ""
+		want.LastError, want.ClaimedBy = cmp.Or(o.Reason, before.LastError), ""
 	case tocsin.Buried:
 		want.Attempts, want.LastError = before.Attempts+1, o.Reason
 	case tocsin.Skipped:

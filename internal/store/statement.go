@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // statement is a text of this package, cut at its {slots} once, so that rendering is
@@ -183,18 +183,5 @@ func roundUp(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// cut makes s fit last_error: valid UTF-8, at most MaxError characters.
-func cut(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if utf8.RuneCountInString(s) <= tocsin.MaxError {
-		return s
-	}
-	runes := 0
-	for i := range s {
-		if runes == tocsin.MaxError {
-			return s[:i]
-		}
-		runes++
-	}
-	return s
-}
+// cut makes s fit last_error.
+func cut(s string) string { return name.Text(s, tocsin.MaxError) }

@@ -11,9 +11,6 @@ import (
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
-// readOnly reads whether the server is read-only.
-var readOnly = prepare(`SELECT /* tocsin read_only */ @@global.read_only`)
-
 // beside checks whether the other tables of one database, besides the task tables, exist and may be read. It reads no
 // row.
 var beside = prepare(`
@@ -26,7 +23,7 @@ SELECT {database_no} FROM {database}.biz_type WHERE FALSE`)
 // Survey is the result of a look at one server. Databases are by number.
 type Survey struct {
 	Offset   Offset
-	ReadOnly bool
+	ReadOnly string        // why it takes no writes, "read_only is on"; "": it takes some
 	Full     error         // why the server lately refused a write for lack of room; nil: it did not
 	Unusable map[int]error // must not be used, each an *Unusable; statements to them are refused
 	Flawed   map[int]error // may be used, but a table other than the task tables is missing or may not be read
@@ -69,14 +66,14 @@ const besideEvery = 9 * time.Second
 // besides holds what a survey reads in addition to the layout rows.
 type besides struct {
 	read     time.Time
-	readOnly bool
+	readOnly string
 	flawed   map[int]error
 }
 
 func (s *Store) lookBeside(ctx context.Context, sv *server) (*besides, error) {
 	found := &besides{read: time.Now()}
 	var err error
-	if found.readOnly, err = s.isReadOnly(ctx, sv); err != nil {
+	if found.readOnly, err = s.readOnly(ctx, sv); err != nil {
 		return nil, err
 	}
 	s.recall(ctx, sv)
@@ -84,21 +81,17 @@ func (s *Store) lookBeside(ctx context.Context, sv *server) (*besides, error) {
 	return found, err
 }
 
-func (s *Store) isReadOnly(ctx context.Context, sv *server) (bool, error) {
-	var mode string
-	err := s.read(ctx, sv.DB, readOnly.name, readOnly.render(nil, nil), scanOne(&mode))
-	if err != nil {
-		return false, s.wrap(err, "ask whether it is read-only", sv)
-	}
-	return mysql.IsOn(mode), nil
+func (s *Store) readOnly(ctx context.Context, sv *server) (why string, err error) {
+	why, err = mysql.ReadOnly(ctx, sv.DB)
+	return why, s.wrap(err, "ask whether it takes writes", sv)
 }
 
 // TakesWrites returns an error if a server does not answer, is read-only, or lately had no room for a write.
 func (s *Store) TakesWrites(ctx context.Context, server int) error {
 	sv := s.servers[server]
-	on, err := s.isReadOnly(ctx, sv)
-	if err == nil && on {
-		err = errors.New("it is read-only")
+	why, err := s.readOnly(ctx, sv)
+	if err == nil && why != "" {
+		err = errors.New("it is read-only: " + why)
 	}
 	return cmp.Or(err, sv.full.now())
 }

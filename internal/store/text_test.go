@@ -47,7 +47,7 @@ func FuzzCut(f *testing.F) {
 		if !utf8.ValidString(got) || utf8.RuneCountInString(got) > tocsin.MaxError {
 			t.Errorf("%q became %q", s, got)
 		}
-		if utf8.ValidString(s) && !strings.HasPrefix(s, got) {
+		if utf8.ValidString(s) && !strings.Contains(s, "\x00") && !strings.HasPrefix(s, got) {
 			t.Errorf("%q became %q", s, got)
 		}
 		if cut(got) != got {

@@ -146,7 +146,9 @@ func (s *Store) Commit(ctx context.Context, server int) (tried bool, err error) 
 func (f Flaw) Absent() bool { return mysql.ClassOf(f.Err) == mysql.Missing }
 
 // Denied reports whether the user lacks the right.
-func (f Flaw) Denied() bool { return mysql.ClassOf(f.Err) == mysql.Denied }
+func (f Flaw) Denied() bool {
+	return mysql.ClassOf(f.Err) == mysql.Denied && !mysql.SchemaReadOnly(f.Err)
+}
 
 // The statements of Trial and Commit. Each statement of a trial needs the right that
 // it tests, and matches no row.

@@ -86,7 +86,7 @@ type Outcome struct {
 	Action    int64  // as loaded; claimed: the deadline
 	Prolonged bool   // Claimed: the deadline may be later by now, see Prolong
 	Next      int64  // Retried, Snoozed: the next action_time
-	Reason    string // Retried, Buried, Skipped: for last_error; cut to fit here
+	Reason    string // for last_error; cut to fit here; Snoozed: "" leaves that as it is
 }
 
 // Fate is what became of an outcome. Zero rows affected is a fate, not an error.
@@ -156,12 +156,16 @@ type Facts struct {
 	VersionComment   string
 	Hostname         string
 	ServerID         string // server_uuid (MySQL), server_uid or server_id (MariaDB)
-	ReadOnly         bool   // read_only or super_read_only
+	ReadOnly         string // why it takes no writes, "read_only is on"; "": it takes some
 	LogBin           bool
-	FlushLogAtCommit int // innodb_flush_log_at_trx_commit; 1 is durable
-	SyncBinlog       int // sync_binlog; 1 is durable
+	Unlogged         bool // it refuses writes at READ COMMITTED, as binlog_format is STATEMENT
+	ReadTransactions bool // transactions are read-only unless they say otherwise
+	FlushLogAtCommit int  // innodb_flush_log_at_trx_commit; 1 is durable
+	SyncBinlog       int  // sync_binlog; 1 is durable
 	TableOpenCache   int
+	OpenInstances    int // table_open_cache_instances: MySQL divides the cache into so many, MariaDB makes more caches of that size when it needs them
 	TableDefCache    int
+	InnoDBOpenFiles  int
 	OpenFilesLimit   int
 	MaxConnections   int
 	MaxAllowedPacket int // bytes
@@ -176,6 +180,9 @@ type Facts struct {
 	Exempt     []string // rights by which this user may write to a read-only server
 	Schemas    []Schema // of its databases in use whose layout rows could be read
 }
+
+// TakesWrites reports whether nothing that was read keeps a server from taking Tocsin's writes.
+func (f Facts) TakesWrites() bool { return f.ReadOnly == "" && !f.Unlogged }
 
 // Schema is the version of a database's tables.
 type Schema struct {

@@ -186,3 +186,54 @@ func TestValuesWithReadersOfTheirOwnMayBeAnchors(t *testing.T) {
 		}
 	}
 }
+
+// Texts are as YAML 1.2 has them, in each form of its chapters 6 to 9, and a text that looks like a number is not changed.
+func TestTextsAreAsTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	type texts struct {
+		Name string            `yaml:"name"`
+		Ptr  *string           `yaml:"ptr"`
+		All  []string          `yaml:"all"`
+		By   map[string]string `yaml:"by"`
+		Deep struct {
+			All []string `yaml:"all"`
+		} `yaml:"deep"`
+	}
+	for _, plain := range []string{"0123", "007", "0x1F", "0o17", "0b11", "1_000", "1.50", "1e3", ".inf", "-.inf", ".nan", "12", "+12", "true", "True", "yes", "on", "22:22", "1:2:3", "2026-01-01",
+		"h:1", "127.0.0.1:2379", "http://h:2379", "a#b", "a:b:c", "-1", "1.2.3", "0.0.0.0:8480"} {
+		for form, c := range map[string]struct {
+			text string
+			got  func(texts) string
+		}{
+			"block":               {"name: %s\n", func(v texts) string { return v.Name }},
+			"block, CRLF":         {"name: %s\r\nby: {}\r\n", func(v texts) string { return v.Name }},
+			"comment":             {"name: %s # a comment\n", func(v texts) string { return v.Name }},
+			"anchor":              {"name: &a %s\n", func(v texts) string { return v.Name }},
+			"document start, end": {"---\nname: %s\n...\n", func(v texts) string { return v.Name }},
+			"pointer":             {"ptr: %s\n", func(v texts) string { return *v.Ptr }},
+			"flow":                {"{name: %s}\n", func(v texts) string { return v.Name }},
+			"flow, more":          {"{name: %s, by: {}}\n", func(v texts) string { return v.Name }},
+			"block list":          {"all:\n- x\n- %s\n", func(v texts) string { return v.All[1] }},
+			"flow list":           {"all: [x, %s]\n", func(v texts) string { return v.All[1] }},
+			"flow list in flow":   {"deep: {all: [%s, x]}\n", func(v texts) string { return v.Deep.All[0] }},
+			"flow list, lines":    {"deep: {all: [x,\n  %s]}\n", func(v texts) string { return v.Deep.All[1] }},
+			"by name":             {"by:\n  k: %s\n", func(v texts) string { return v.By["k"] }},
+			"quoted":              {"deep: {all: ['%s']}\n", func(v texts) string { return v.Deep.All[0] }},
+			"double quoted":       {"name: \"%s\"\n", func(v texts) string { return v.Name }},
+			"literal":             {"name: |-\n  %s\n", func(v texts) string { return v.Name }},
+			"folded":              {"name: >-\n  %s\n", func(v texts) string { return v.Name }},
+			"byte order mark":     {"\ufeffname: %s\n", func(v texts) string { return v.Name }},
+		} {
+			var v texts
+			f, err := Parse(fmt.Appendf(nil, c.text, plain), "f.yaml")
+			if err == nil {
+				err = f.Decode(&v)
+			}
+			if err != nil {
+				t.Errorf("%s in %s: %v", plain, form, err)
+			} else if got := c.got(v); got != plain {
+				t.Errorf("%s in %s is read as %q", plain, form, got)
+			}
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 )
 
 var (
@@ -88,11 +89,54 @@ func entriesFit(n *ast.MappingNode, t reflect.Type) error {
 		case !known:
 			return ErrorAt(entry.Key, "unknown key %q: use %s", key, strings.Join(keys, ", "))
 		}
+		if ofTexts(field) {
+			entry.Value = asWritten(entry.Value)
+		}
 		if err := fits(entry.Value, field); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ofTexts reports whether t is a text, or a pointer to one.
+func ofTexts(t reflect.Type) bool {
+	return t.Kind() == reflect.String || t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.String
+}
+
+// asWritten makes a text of a number or switch where a text belongs: the library would make 83 of a password 0123.
+func asWritten(node ast.Node) ast.Node {
+	switch n := node.(type) {
+	case *ast.AnchorNode:
+		n.Value = asWritten(n.Value)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return ast.String(n.GetToken())
+	}
+	return node
+}
+
+// unsplit makes one text of an item such as 127.0.0.1:2379, which the library takes for a mapping within braces: YAML 1.2 wants a blank
+// after the colon.
+func unsplit(node ast.Node) (text string, ok bool) {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		if len(n.Values) == 1 && n.Start.Value != "{" {
+			return unsplit(n.Values[0])
+		}
+	case *ast.MappingValueNode:
+		key, plain := unsplit(n.Key)
+		value, whole := unsplit(n.Value)
+		first := n.Value.GetToken()
+		if inner, is := n.Value.(*ast.MappingValueNode); is {
+			first = inner.Key.GetToken()
+		}
+		return key + ":" + value, plain && whole && first.Position.Column == n.Start.Position.Column+1 && first.Position.Line == n.Start.Position.Line
+	case *ast.StringNode:
+		return n.Value, n.Token.Type == token.StringType
+	case *ast.IntegerNode, *ast.FloatNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
 }
 
 // fieldsOf returns the keys of a struct in their order, and the type of each; none if t is no struct.
@@ -114,7 +158,16 @@ func itemsFit(n *ast.SequenceNode, t reflect.Type) error {
 	if t.Kind() != reflect.Slice {
 		return nil
 	}
-	for _, item := range n.Values {
+	for i, item := range n.Values {
+		if ofTexts(t.Elem()) {
+			if text, split := unsplit(item); split {
+				whole := *item.GetToken()
+				whole.Value = text
+				n.Values[i] = ast.String(&whole)
+			}
+			n.Values[i] = asWritten(n.Values[i])
+			item = n.Values[i]
+		}
 		if err := fits(item, t.Elem()); err != nil {
 			return err
 		}

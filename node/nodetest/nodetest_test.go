@@ -217,27 +217,19 @@ func (f *fatal) Fatalf(format string, args ...any) {
 
 func TestRunDueEndsWithAChainThatNeverEnds(t *testing.T) {
 	t.Parallel()
-	for name, again := range map[string]func(context.Context, *tocsintest.Cluster, *tocsin.Task[string]) error{
-		"a task that adds another": func(ctx context.Context, c *tocsintest.Cluster, task *tocsin.Task[string]) error {
-			_, err := c.Client.Add(ctx, remind.New(task.BizID, "", tocsin.In(0)))
-			return err
-		},
-		"a task that is put off": func(context.Context, *tocsintest.Cluster, *tocsin.Task[string]) error { return tocsin.Snooze(0) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := tocsintest.Start(t, remind)
-			add(t, c, remind.New(1, "x", tocsin.In(0)))
-			h := handlers(func(ctx context.Context, task *tocsin.Task[string]) error { return again(ctx, c, task) }, remind)
-			f := &fatal{TB: t}
-			defer func() {
-				if p := recover(); p != f || !strings.Contains(f.line, "101 deliveries within a second of its clock, and more are due") {
-					t.Errorf("it ended with %v, %q", p, f.line)
-				}
-			}()
-			nodetest.RunDue(f, c, h, time.Now().Add(time.Hour))
-		})
-	}
+	c := tocsintest.Start(t, remind)
+	add(t, c, remind.New(1, "x", tocsin.In(0)))
+	h := handlers(func(ctx context.Context, task *tocsin.Task[string]) error {
+		_, err := c.Client.Add(ctx, remind.New(task.BizID, "", tocsin.In(0)))
+		return err
+	}, remind)
+	f := &fatal{TB: t}
+	defer func() {
+		if p := recover(); p != f || !strings.Contains(f.line, "101 deliveries within a second of its clock, and more are due") {
+			t.Errorf("it ended with %v, %q", p, f.line)
+		}
+	}()
+	nodetest.RunDue(f, c, h, time.Now().Add(time.Hour))
 }
 
 // A task that is put off is delivered again at its time, as often as that comes within the span.

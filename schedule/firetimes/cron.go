@@ -84,7 +84,7 @@ func ValuesOf(expression string) (Values, error) {
 // parseCron returns the period of @every in milliseconds, or the fields.
 func parseCron(expression string) (every int64, f fields, err error) {
 	e := strings.TrimSpace(expression)
-	if period, ok := strings.CutPrefix(e, "@every"); ok {
+	if period, ok := strings.CutPrefix(e, "@every"); ok && !strings.HasPrefix(period, "_") {
 		every, err = parsePeriod(period)
 	} else {
 		f, err = parseFields(e)
@@ -105,7 +105,7 @@ func parsePeriod(text string) (int64, error) {
 	case err == nil && text == strings.TrimLeft(text, " \t"):
 		return 0, fmt.Errorf(`no space before the period: write "@every %s"`, text)
 	case err != nil:
-		return 0, errors.New(`no period: want a duration such as "@every 90s" or "@every 1h30m"`)
+		return 0, advisePeriod(text)
 	case period < minPeriod:
 		return 0, fmt.Errorf("period %v is under a second: want at least 1s", period)
 	case period%time.Millisecond != 0:
@@ -143,15 +143,14 @@ func checkText(e string) error {
 	case slices.Contains(descriptors, e):
 		return nil
 	case strings.HasPrefix(e, "@"):
+		if err := adviseWord(e); err != nil {
+			return err
+		}
 		return fmt.Errorf(`there is no such descriptor: want one of %s, or "@every 90s"`, strings.Join(descriptors, ", "))
 	}
 	texts := strings.Fields(e)
-	switch len(texts) {
-	case len(five):
-	case len(five) + 1:
-		return errors.New(`it has six fields, and there are no seconds: want five, or "@every 30s" for periods under a minute`)
-	default:
-		return fmt.Errorf("it has %d fields: %s", len(texts), hint)
+	if len(texts) != len(five) {
+		return adviseWhole(e, texts)
 	}
 	for i, f := range five {
 		for item := range strings.SplitSeq(texts[i], ",") {
@@ -165,6 +164,9 @@ func checkText(e string) error {
 
 // check refuses an item of a field's list that the parser would misread: *-5 is * to it, and */90 is 0.
 func (f field) check(item string) error {
+	if advice := f.advise(item); advice != "" && (!f.form.MatchString(item) || f.checkValues(strings.Split(item, "/")[0]) != nil) {
+		return fmt.Errorf("field %s has %q: %s", f.name, item, advice)
+	}
 	if !f.form.MatchString(item) {
 		return fmt.Errorf("field %s has %q: want *, values of %s, ranges such as 1-5, steps such as */2, and commas between them", f.name, item, f.values)
 	}

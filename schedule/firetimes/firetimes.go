@@ -103,6 +103,9 @@ func (t *Times) Next(after time.Time) time.Time {
 	return next
 }
 
+// Has reports whether a time is a nominal time.
+func (t *Times) Has(at time.Time) bool { return t.Next(at.Add(-time.Millisecond)).Equal(at) }
+
 // Offset returns how much later than its nominal time each run is due: a constant of [0, Jitter).
 func (t *Times) Offset() time.Duration { return t.offset }
 

@@ -38,7 +38,7 @@ const doBury = "bury"
 const (
 	doError = "500"
 	doGone  = "410"
-	doBusy  = "429"   // with Retry-After of a second, at the first attempt
+	doBusy  = "429"   // with Retry-After of a second, the first time
 	doDrip  = "drip"  // an answer byte by byte, which never ends
 	doReset = "reset" // break the connection
 )

@@ -29,7 +29,7 @@ var odds = []odd{
 	{"strict", doLate, tocsin.Done, -1, ""},
 	{"hook", doError, tocsin.Dead, attempts, "500"},
 	{"hook", doGone, tocsin.Dead, -1, "410"},
-	{"hook", doBusy, tocsin.Done, 1, ""},
+	{"hook", doBusy, tocsin.Done, 0, "told later 1x"},
 	{"hook", doDrip, tocsin.Dead, attempts, ""},
 	{"hook", doReset, tocsin.Dead, attempts, ""},
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -22,6 +23,7 @@ type receiver struct {
 	server  *http.Server
 	address string
 	served  chan error
+	told    sync.Map // webhook-ids of tasks that were told later
 }
 
 func startReceiver(path string) (*receiver, error) {
@@ -62,6 +64,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	rec.Begin, rec.At = true, at
+	if work.Do == doBusy {
+		if _, before := r.told.LoadOrStore(req.Header.Get("webhook-id"), true); !before { // no delivery, as it is not taken
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+	}
 	r.journal.write(rec)
 	status := work.answer(w, req, rec.Attempts)
 	rec.Begin, rec.At, rec.OK = false, time.Now(), status == http.StatusNoContent
@@ -78,11 +87,6 @@ func (w Work) answer(to http.ResponseWriter, req *http.Request, attempts int) in
 		return http.StatusInternalServerError
 	case doGone:
 		return http.StatusGone
-	case doBusy:
-		if attempts == 0 {
-			to.Header().Set("Retry-After", "1")
-			return http.StatusTooManyRequests
-		}
 	case doDrip, doReset:
 		spoil(to, req, w.Do == doDrip)
 		return 0

@@ -13,7 +13,7 @@ import (
 // Slacks of the checker.
 const (
 	clockSlack  = 2 * time.Millisecond // the tables' times are cut to milliseconds
-	staying     = time.Second          // runs that are due so long before or after a change may stay with the revision before it
+	staying     = time.Second          // runs that are due by so long after a change may stay with the revision before it
 	quickChange = staying / 2          // a change that takes longer may be made anew, so that more runs stay
 	slowStaying = 16 * time.Second     // as many as this at most
 	lateAnswer  = 20 * time.Second     // a change that nobody acknowledged may be stored this long after its answer
@@ -291,7 +291,7 @@ func (c *timerCheck) fired(s *spell) {
 	for _, t := range c.fires(s, s.hi, s.next.lo) {
 		first := t.Sub(s.hi) < firstWindow
 		c.wanted(first)
-		if c.made[runOf{s.Revision, t}] == nil {
+		if c.made[runOf{s.Revision, t}] == nil && !c.unwanted(s, t) {
 			c.lost(first)
 			c.broken(promiseFire, "no task for "+t.Format(clockForm)+" of "+s.String())
 		}
@@ -299,6 +299,14 @@ func (c *timerCheck) fired(s *spell) {
 	if s.next.goesOn {
 		c.cut(s, s.next)
 	}
+}
+
+// unwanted reports whether somebody cancelled the run for a fire time before a revision was stored: an edit does not make it again.
+func (c *timerCheck) unwanted(s *spell, fire time.Time) bool {
+	return slices.ContainsFunc(c.runs, func(g *firing) bool {
+		last, ended := g.last()
+		return g.Revision < s.Revision && g.Fire.Equal(fire) && ended && !last.at.After(s.hi) && c.ofUser(g, last) != nil
+	})
 }
 
 // belongs checks that a run is for a fire time of its revision, and not for one before.
@@ -309,11 +317,19 @@ func (c *timerCheck) belongs(f *firing) {
 		c.broken(promiseNoFire, f.String())
 	case !s.active():
 		c.broken(promiseIdle, f.String())
-	case !f.Due.After(s.lo) || !s.goesOn && !f.Fire.After(s.lo) || !s.asked.Want.Beat.strikes(c.location(), s.Anchor, f.Fire):
+	case !f.Due.After(s.lo) && !c.carried(f, s) || !s.goesOn && !f.Fire.After(s.lo) || !s.asked.Want.Beat.strikes(c.location(), s.Anchor, f.Fire):
 		c.broken(promiseNoFire, f.String())
 	case s.next != nil && f.Made.After(s.next.At.Add(clockSlack)):
 		c.broken(promiseDead, "made after the revision's end: "+f.String())
 	}
+}
+
+// carried reports whether a run takes the place of one that waited for its turn when the schedule was changed.
+func (c *timerCheck) carried(f *firing, s *spell) bool {
+	return s.goesOn && c.judged() && slices.ContainsFunc(c.runs, func(g *firing) bool {
+		last, ended := g.last()
+		return g.Revision < f.Revision && g.Fire.Equal(f.Fire) && ended && last.Status == tocsin.Cancelled && !last.at.Before(s.lo.Add(-clockSlack))
+	})
 }
 
 // byHand checks that somebody asked for a run.

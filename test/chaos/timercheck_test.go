@@ -227,16 +227,16 @@ var timeForgeries = map[string]timeForgery{
 		f.begins(f.of(1, 2000), 3520)
 		f.of(1, 2000).claims[0].at = at(2001)
 	}),
-	"a strict run that was claimed after its revision died": breaks(func(f *forgedTimes) {
+	"a strict run that was due when its revision died, and claimed after that": breaks(func(f *forgedTimes) {
 		f.t.Type = strictRun.Name()
 		f.begins(f.of(1, 2000), 3520)
-	}, promiseDead),
+	}),
 	"a strict run begun after its revision died": breaks(func(f *forgedTimes) {
 		f.t.Type = strictRun.Name()
 		f.deliver(f.of(1, 5000), 10)
 	}, promiseDead),
 	"claimed when its revision died":                  breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].At = at(3520) }),
-	"overdue when its revision died, and begun later": breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].At = at(6600) }, promiseDead),
+	"overdue when its revision died, and begun later": breaks(func(f *forgedTimes) { f.deliveries[f.of(1, 2000).JobID][0].At = at(6600) }),
 	"overdue when a slow change came to its schedule": breaks(func(f *forgedTimes) {
 		f.t.changes[1].Sent = at(500)
 		f.cancel(f.undone(f.of(1, 2000)), 3500, "")

@@ -41,6 +41,8 @@ func (c *timerCheck) cut(s, next *spell) {
 		if c.made[runOf{next.Revision, t}] != nil {
 			c.wanted(true)
 			before(t)
+		} else if c.unwanted(next, t) {
+			continue
 		} else if notBefore(t); !high.IsZero() && !t.Before(high) {
 			lost = true
 		}

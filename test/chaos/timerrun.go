@@ -64,8 +64,8 @@ func (c *timerCheck) asked(f *firing, t task) {
 	}
 }
 
-// inForce checks that the deliveries of a run that was done or failed began before its revision was dead, but for what was
-// loaded or claimed then.
+// inForce checks that the deliveries of a run that was done or failed began before its revision was dead, except the first one of a run that was due
+// by then, and what was loaded or claimed then.
 func (c *timerCheck) inForce(f *firing, t task) {
 	next := c.endOf(f)
 	if next == nil {
@@ -73,7 +73,7 @@ func (c *timerCheck) inForce(f *firing, t task) {
 	}
 	for i, d := range t.of {
 		after := d.At.Sub(next.back())
-		stays := i == 0 && next.goesOn && f.Due.After(next.lo.Add(-staying)) && !f.Due.After(next.hi)
+		stays := i == 0 && next.goesOn && !f.Due.After(next.hi)
 		switch {
 		case after <= 0 || stays:
 		case i == 0 && !f.byHand() && f.Due.After(next.hi), !c.inHand(f, d, next.back()) && !c.frozen(d):

@@ -48,3 +48,41 @@ func askProduct(dsn string) (mysql bool, err error) {
 	err = db.QueryRowContext(ctx, "SELECT /* devtest */ VERSION()").Scan(&version)
 	return !strings.Contains(version, "MariaDB"), err
 }
+
+// together are values of sql_mode that mean more than each of their parts.
+var together = []string{"STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES", "STRICT_ALL_TABLES,EMPTY_STRING_IS_NULL", "ORACLE,EMPTY_STRING_IS_NULL"}
+
+// SQLModes returns values of sql_mode that the server knows: each bit that it accepts, with what it adds to that; none; and some
+// together.
+func SQLModes(tb testing.TB) []string {
+	tb.Helper()
+	db, err := sql.Open("mysql", DSN(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(1)
+	modes := []string{""}
+	try := func(value any) {
+		if _, err := db.ExecContext(tb.Context(), "SET SESSION sql_mode = ?", value); err != nil {
+			return // it is no mode
+		}
+		var mode string
+		if err := db.QueryRowContext(tb.Context(), "SELECT /* devtest */ @@sql_mode").Scan(&mode); err != nil {
+			tb.Fatal(err)
+		}
+		if mode != "" {
+			modes = append(modes, mode)
+		}
+	}
+	for bit := range 64 {
+		try(uint64(1) << bit)
+	}
+	for _, value := range together {
+		try(value)
+	}
+	if len(modes) < 15 {
+		tb.Fatalf("the server knows %d modes: %q", len(modes), modes)
+	}
+	return modes
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
+	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
+	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/operator"
+)
+
+// askedByDoctor asks what other commands ask, so that none of them knows a fault of the cluster that doctor does not:
+//
+//	serve              what it refuses of the config
+//	ddl restore-check  copies, without its counts of tasks
+//	ddl verify         structure
+//	outbox verify      each outbox of the config
+//	relay              entrances
+//
+// Not asked are commands that compare with a file that doctor has not (biz apply, schedule apply), and audit, which reads every row. sink
+// test, cluster nodes, biz list and schedule list have their checks in operator.Examine.
+var askedByDoctor = []func(a *app, ctx context.Context, v visit) []operator.Check{
+	(*app).served, (*app).copies, (*app).structure, (*app).outboxes, (*app).entrances,
+}
+
+// visit is what doctor knows when it asks the next command.
+type visit struct {
+	file   config.File
+	roles  string           // for which the user is judged; "": for all that nodes, clients and purges do
+	before []operator.Check // made so far
+}
+
+// checkOf is one check of a command's answer.
+func checkOf(level operator.Level, subject, name, is, fix string) []operator.Check {
+	return []operator.Check{{Level: level, Subject: subject, Name: name, Is: is, Fix: fix}}
+}
+
+// failing returns the first earlier check of such a name that is not well, and whether there is one.
+func (v visit) failing(names ...string) (c operator.Check, any bool) {
+	i := slices.IndexFunc(v.before, func(c operator.Check) bool { return c.Level != operator.OK && slices.Contains(names, c.Name) })
+	if i < 0 {
+		return c, false
+	}
+	return v.before[i], true
+}
+
+// served says what keeps `tocsin serve` from starting with this config on this host; nothing if nothing does.
+func (a *app) served(_ context.Context, v visit) []operator.Check {
+	if _, named := v.failing("health"); named && len(v.file.Etcd.Endpoints) == 0 {
+		return nil // a config for sweepers or services
+	}
+	if _, _, _, err := a.serveConfig(serveFlags{}, prometheus.NewRegistry()); err != nil {
+		return checkOf(operator.Warn, "config", "serve", "a node would not start here: "+operator.OneLine(err), "correct the config file, or give this host the files that it names, if a node is to run here")
+	}
+	return nil
+}
+
+// copies names the databases that are older copies of themselves, unless a server's own check has.
+func (a *app) copies(ctx context.Context, v visit) []operator.Check {
+	const name = "copies"
+	kept, _ := a.marksInEtcd(ctx) // if etcd does not answer, it has a check
+	waiting, err := ddl.FindCopies(ctx, v.file.Tocsin(), kept)
+	waiting = slices.DeleteFunc(waiting, func(r ddl.Restored) bool {
+		return slices.ContainsFunc(v.before, func(c operator.Check) bool {
+			return c.Name == "layout" && c.Level != operator.OK && strings.Contains(c.Is, r.Database+" on ")
+		})
+	})
+	if len(waiting) > 0 {
+		var all []string
+		for _, r := range waiting {
+			all = append(all, fmt.Sprintf("%s on %s: %s", r.Database, r.Server, ageOf(r)))
+		}
+		return checkOf(operator.Fail, "tables", name, strings.Join(all, "; "), "run `tocsin ddl restore-check`, which says what the copy lacks and what to decide")
+	}
+	if _, told := v.failing("reachable", "layout", "rights"); told {
+		return nil // what could not be read has a check
+	}
+	if err != nil {
+		return checkOf(operator.OK, "tables", name, "could not look: "+operator.OneLine(err), "")
+	}
+	return checkOf(operator.OK, "tables", name, "no database is held or an older copy of itself", "")
+}
+
+// structure compares tables, columns and indexes. A user who may not see a table would find it missing, and tables of another schema
+// version have a check.
+func (a *app) structure(ctx context.Context, v visit) []operator.Check {
+	const name, fix = "structure", "run `tocsin ddl verify`, which names all, and `tocsin ddl apply`, which makes what is missing"
+	if v.roles != "" {
+		return nil
+	}
+	if c, told := v.failing("reachable", "layout", "rights", "schema"); told {
+		return checkOf(operator.OK, "tables", name, "not compared: see "+c.Subject+": "+c.Name, "")
+	}
+	differ, err := ddl.Verify(ctx, v.file.Tocsin())
+	if err != nil {
+		return checkOf(operator.OK, "tables", name, "could not look: "+operator.OneLine(err), "")
+	}
+	return findings(differ, "tables", name, "all are as they should be", fix)
+}
+
+// outboxes compares each outbox of the config.
+func (a *app) outboxes(ctx context.Context, v visit) (all []operator.Check) {
+	for _, o := range a.relayed(v.file) {
+		if _, entrance := o.Driver.(tocsinkafka.Entrance); entrance {
+			continue
+		}
+		asked, cancel := context.WithTimeout(ctx, sinkWithin)
+		var differ []ddl.Finding
+		var err error
+		if o.OnPostgreSQL() {
+			differ, err = tocsinpg.VerifyOutbox(asked, o)
+		} else {
+			differ, err = ddl.VerifyOutbox(asked, asDDL(o))
+		}
+		cancel()
+		if err != nil {
+			all = append(all, checkOf(operator.Fail, "outboxes", o.Name, operator.OneLine(err), "let this host reach it, or correct outboxes in the config: its rows wait if no relay reaches it")...)
+			continue
+		}
+		all = append(all, findings(differ, "outboxes", o.Name, o.Table+" is as it should be", "run `tocsin outbox verify --outbox "+o.Name+"`, which names all")...)
+	}
+	return all
+}
+
+// findings is a check of what differs: a failure, or a warning if all are warnings.
+func findings(differ []ddl.Finding, subject, name, well, fix string) []operator.Check {
+	if len(differ) == 0 {
+		return checkOf(operator.OK, subject, name, well, "")
+	}
+	level := operator.Warn
+	errs := make([]error, len(differ))
+	for i, f := range differ {
+		errs[i] = errors.New(f.String())
+		if !f.Warning {
+			level = operator.Fail
+		}
+	}
+	return checkOf(level, subject, name, operator.OneLine(errors.Join(errs...)), fix)
+}
