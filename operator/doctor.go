@@ -204,16 +204,30 @@ func (p patient) examine(ctx context.Context) []Check {
 	for i := range p.uses {
 		all.Go(func() { servers[i], facts[i] = p.server(ctx, i) })
 	}
+	var unread error
 	if p.may("biz_type", "SELECT") {
-		all.Go(func() { types = p.bizTypes(ctx) })
+		all.Go(func() { types, unread = p.bizTypes(ctx) })
 	}
 	if p.paused != nil && p.may("schedule", "SELECT") {
 		all.Go(func() { schedules = p.schedules(ctx) })
 	}
 	all.Go(func() { etcd = p.askEtcd(ctx) })
 	all.Wait()
+	if c, told := firstFailed(servers); told && unread != nil {
+		types[0] = of("biz types", good(types[0].Name, "not read: see %s: %s", c.Subject, c.Name))[0]
+	}
 	answered := slices.ContainsFunc(servers, func(checks []Check) bool { return checks[0].Level != Fail })
 	return slices.Concat(slices.Concat(servers...), same(p.uses, facts), schemas(facts), types, schedules, etcd, p.compareIdentity(etcd, answered, id, refused))
+}
+
+// firstFailed returns the first check of a server that failed; what depends on the server has the same cause, and needs no finding of its own.
+func firstFailed(servers [][]Check) (c Check, any bool) {
+	for _, checks := range servers {
+		if i := slices.IndexFunc(checks, func(c Check) bool { return c.Level == Fail }); i >= 0 {
+			return checks[i], true
+		}
+	}
+	return c, false
 }
 
 // server examines one server. If it can't be asked, that is the one check, and the facts are zero.
@@ -247,8 +261,11 @@ func layout(err error, tables int) Check {
 	if refused := (*store.Unusable)(nil); errors.As(err, &refused) && refused.Older {
 		return bad(Fail, name, err.Error(), "run `tocsin ddl restore-check`, which says what the copy lacks and what to decide")
 	}
+	if mysql.ClassOf(err) == mysql.Denied {
+		return bad(Fail, name, err.Error(), "run what `tocsin ddl grants` prints for the roles of this user, as an administrator")
+	}
 	if err != nil {
-		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, or correct layout, cluster and servers in the config: apply makes what is missing, and changes no layout or cluster id that is stored")
+		return bad(Fail, name, err.Error(), "do what it says, or correct layout, cluster and servers in the config: `tocsin ddl apply` makes what is missing, and changes no layout or cluster id that is stored")
 	}
 	return good(name, "as in the config; %d task tables", tables)
 }
@@ -298,7 +315,7 @@ func (p patient) compareIdentity(etcd []Check, answered bool, id string, refused
 		return nil
 	}
 	if !answered {
-		return of("etcd", bad(Warn, name, "not compared with the databases: no server can be reached", "make the servers reachable first"))
+		return of("etcd", good(name, "not compared with the databases: no server can be reached"))
 	}
 	switch {
 	case refused != nil:
