@@ -91,6 +91,14 @@ var examinations = map[string]struct {
 		},
 		want: []string{"fail server db1: reachable: refused", "fail server db2: reachable: refused"},
 	},
+	"another cluster's database, and so neither biz types nor an identity": {
+		ward: ward{0: {check: errors.New("of another cluster")}, 1: {}},
+		spoil: func(p *patient) {
+			p.types = func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("of another cluster") }
+			identityOf("", nil)(p)
+		},
+		want: []string{"fail server db1: layout: of another cluster"},
+	},
 	"no biz types, no etcd in the config": {
 		ward: bothWell,
 		spoil: func(p *patient) {

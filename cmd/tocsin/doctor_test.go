@@ -182,6 +182,10 @@ func TestDoctorNamesWhatFailsAndWhatToChange(t *testing.T) {
 			good[:strings.Index(good, "etcd:")] + "etcd:\n  endpoints: [\"127.0.0.1:1\"]\n",
 			"etcd: health", "start it, or correct etcd.endpoints",
 		},
+		"a file of etcd's TLS that is not there": {
+			good[:strings.Index(good, "etcd:")] + "etcd:\n  endpoints: [\"127.0.0.1:1\"]\n  tls: {ca: /no/such.pem}\n",
+			"etcd: health", "correct etcd in the config",
+		},
 		"another layout": {
 			strings.Replace(good, "tables: 4", "tables: 8", 1),
 			"server db1: layout", "do what it says, or correct layout",
@@ -196,6 +200,9 @@ func TestDoctorNamesWhatFailsAndWhatToChange(t *testing.T) {
 			}
 			if !strings.Contains(r.stdout, c.fix) || strings.Contains(r.stdout, "hunter2") {
 				t.Errorf("want %q and no password:\n%s", c.fix, r.stdout)
+			}
+			if strings.Contains(r.stdout, "a node would not start") { // the cause has its finding
+				t.Errorf("one cause is told twice:\n%s", r.stdout)
 			}
 			if name != "server down" {
 				return
