@@ -210,8 +210,8 @@ func TestWhatIsNoFaultIsNotNamed(t *testing.T) {
 	}
 }
 
-// setting is the advice of a fix that sets a number.
-var setting = regexp.MustCompile(`set (\w+) = (\d+) in`)
+// setting is the advice of a fix that sets a number; a fix may set several.
+var setting = regexp.MustCompile(`(\w+) = (\d+)`)
 
 func TestTheAdviceIsEnough(t *testing.T) {
 	t.Parallel()
@@ -227,8 +227,11 @@ func TestTheAdviceIsEnough(t *testing.T) {
 		u := serverUse{Tables: rapid.IntRange(1, 8192).Draw(t, "tables"), Conns: rapid.IntRange(1, 500).Draw(t, "conns")}
 		for range 2 { // more connections need more files
 			for _, c := range settings(f, u) {
-				if m := setting.FindStringSubmatch(c.Fix); m != nil {
-					*targets[m[1]], _ = strconv.Atoi(m[2])
+				for _, m := range setting.FindAllStringSubmatch(c.Fix, -1) {
+					if target, known := targets[m[1]]; known {
+						n, _ := strconv.Atoi(m[2])
+						*target = max(*target, n)
+					}
 				}
 			}
 		}

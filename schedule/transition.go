@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
 
@@ -223,11 +222,10 @@ func (h *here) cancel(ctx context.Context, gone []pendingRun, dropped []drop, re
 		late := max(h.now.UnixMilli()-r.time(), 0)
 		args = append(args, uint64(r.id), uint64(h.row.ID), h.row.number, r.version, r.attempts+1, at(h.now), late, Unwanted("cancelled: "+why, r.of.Nominal()))
 	}
-	_, err := h.exec(ctx, tellDropped+list(toldRun, len(told)), args...)
-	if mysql.ClassOf(err) == mysql.Denied {
-		return nil // a user of an earlier release's role may not write the history; the rows of the runs have the reason too
+	if _, err := h.exec(ctx, tellDropped+list(toldRun, len(told)), args...); err != nil {
+		return fmt.Errorf("write the history of runs that are dropped: %w", err)
 	}
-	return err
+	return nil
 }
 
 // Unwanted is the output in the history of a run that is not delivered, for a reason. It has the fire time, unless that is zero: the run's row loses it with its

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,7 +130,11 @@ func TestAScheduleIsCreatedOrCopied(t *testing.T) {
 	seen.has(t, "an unseen one", http.StatusOK, "What it would do", "every 1 min 30 s", "Create the schedule")
 	b.sees("/schedules", http.StatusOK, "There are no schedules")
 	b.done(path, fill(seen, "save", typed...), "The schedule is created, and active", "18446744073709551615")
-	b.post(path, fill(seen, "save", typed...)).has(t, "again", http.StatusConflict, "The name is taken")
+	b.done(path, fill(seen, "save", typed...), "18446744073709551615") // sent twice
+	other := slices.Clone(typed)
+	other[5] = "@every 91s"
+	again := b.post(path, fill(form, "save", other...))
+	b.post(path, fill(again, "save", other...)).has(t, "again", http.StatusConflict, "The name is taken")
 	copied := b.sees(path+"?from=report.daily", http.StatusOK)
 	if !strings.Contains(copied.text, `value="@every 90s"`) || !strings.Contains(copied.text, `name="name" value=""`) {
 		t.Error(copied.text)

@@ -62,7 +62,7 @@ type Server struct {
 // shows at the first statement. If the DSN names several addresses, the pool uses the one that
 // takes writes, and moves when another one does (see home).
 func Open(spec Spec) (*Server, error) {
-	targets, err := spec.targets()
+	targets, stands, err := spec.targets()
 	if err != nil {
 		return nil, fmt.Errorf("server %s: %w", spec.Name, err)
 	}
@@ -70,7 +70,7 @@ func Open(spec Spec) (*Server, error) {
 		spec.Name = Address(spec.DSN)
 	}
 	server := &Server{Name: spec.Name, Databases: spec.Databases, waits: newWaits(), targets: targets}
-	connector := &sessionConnector{to: &targets[0], session: session(waiting(spec.WaitTimeout)...), waits: server.waits, observe: spec.Observe}
+	connector := &sessionConnector{to: &targets[0], session: session(append(waiting(spec.WaitTimeout), stands...)...), waits: server.waits, observe: spec.Observe}
 	if len(targets) > 1 {
 		server.moved = make(chan struct{}, 1)
 		server.home = enterHome(spec, targets, server.moved)
@@ -97,11 +97,14 @@ func (s *Server) CertificateExpires() (first time.Time) {
 	return first
 }
 
-// targets prepares connections to each address.
-func (s Spec) targets() ([]target, error) {
+// targets prepares connections to each address. stands are settings of their sessions, see ClockParam.
+func (s Spec) targets() (_ []target, stands []assignment, err error) {
 	all, err := parseAll(s.DSN)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if stands, err = clock(all[0].Params[ClockParam]); err != nil {
+		return nil, nil, err
 	}
 	targets := make([]target, len(all))
 	for i, cfg := range all {
@@ -111,10 +114,10 @@ func (s Spec) targets() ([]target, error) {
 			cfg.TLS, cfg.AllowFallbackToPlaintext = s.TLS, false
 		}
 		if targets[i], err = newTarget(cfg, len(all) > 1); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return targets, nil
+	return targets, stands, nil
 }
 
 // limit bounds the pool's connections. The pool calls leave when it is closed.
@@ -133,6 +136,7 @@ func (s Spec) limit(db *sql.DB) (leave func()) {
 
 // ours sets what Tocsin's statements rely on over what a DSN says.
 func ours(cfg *driverlib.Config) {
+	delete(cfg.Params, ClockParam)
 	cfg.DBName = ""
 	cfg.Collation = "" // the session's settings name the character set
 	cfg.ParseTime = true

@@ -155,8 +155,9 @@ var harmless = []struct{ because, names string }{
 // the next one only, and releases locks of tables. A row follows, see refusedSQL.
 func session(more ...assignment) string {
 	rest := set(append(settings[:len(settings):len(settings)], more...))
+	stands := slices.ContainsFunc(more, func(a assignment) bool { return a.names == "timestamp" })
 	return "/* tocsin session */ " + charset.value + ";\n" + set(first) + ";\nCOMMIT AND NO CHAIN NO RELEASE;\n" +
-		access.value + ";\n" + rest + ";\nSTART TRANSACTION;\nCOMMIT;\n" + refusedSQL()
+		access.value + ";\n" + rest + ";\nSTART TRANSACTION;\nCOMMIT;\n" + refusedSQL(stands)
 }
 
 // set is a statement that sets variables. One of a single product must not be the first.
@@ -176,10 +177,14 @@ func set(all []assignment) string {
 	return text.String()
 }
 
-// refusedSQL returns a row with the names of unfits that the session has, separated by commas; "": none.
-func refusedSQL() string {
+// refusedSQL returns a row with the names of unfits that the session has, separated by commas; "": none. The clock of the session
+// may stand still.
+func refusedSQL(stands bool) string {
 	text := "SELECT /* tocsin session */ CONCAT_WS(','"
 	for _, u := range unfits {
+		if stands && u.name == "timestamp" {
+			continue
+		}
 		if u.only == "" {
 			text += fmt.Sprintf(",\n    IF(%s, '%s', NULL)", u.when, u.name)
 		} else {
@@ -223,6 +228,21 @@ func (c *seeingConn) oneValue(ctx context.Context, query string) (string, error)
 		return string(b), nil
 	}
 	return fmt.Sprint(value[0]), nil
+}
+
+// ClockParam is a parameter of a DSN with which the clock of each session stands still at a time, in seconds since 1970. It is for
+// kits that play through what happens at that time.
+const ClockParam = "tocsin_clock"
+
+// clock are the settings of a session whose DSN has a ClockParam.
+func clock(at string) ([]assignment, error) {
+	if at == "" {
+		return nil, nil
+	}
+	if _, err := strconv.ParseFloat(at, 64); err != nil {
+		return nil, fmt.Errorf("%s in the dsn must be seconds since 1970, not %q", ClockParam, at)
+	}
+	return []assignment{{names: "timestamp", value: at}}, nil
 }
 
 // waiting are the settings of a session whose client the server waits for no longer than that.

@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/ids"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/outbox/relay"
@@ -204,7 +205,7 @@ func (r *run) sweep(ctx context.Context, only map[uint64]bool) error {
 	cfg := r.config
 	cfg.Tables.Servers = slices.Clone(cfg.Tables.Servers)
 	for i, server := range cfg.Tables.Servers { // each of its sessions has this time
-		cfg.Tables.Servers[i].DSN = fmt.Sprintf("%s?timestamp=%d.%03d", server.DSN, r.clock.Unix(), r.clock.Nanosecond()/1e6)
+		cfg.Tables.Servers[i].DSN = fmt.Sprintf("%s?%s=%d.%03d", server.DSN, mysql.ClockParam, r.clock.Unix(), r.clock.Nanosecond()/1e6)
 	}
 	client.Step(&cfg, only)
 	s, err := node.NewSweeper(cfg, r.handlers)

@@ -21,6 +21,9 @@
 // Five smaller models stand beside it: fence.go has the owners of a table, outbox.go an outbox and its relays, overlap.go the
 // runs of a schedule, payloads.go payloads in two versions, intake.go what a node reads and remembers of the rows that are due.
 //
+// Four more have the protocol that replaces owners, in which every delivery is claimed under a session: claim.go has one row,
+// suspects.go rows that kill their process, perkey.go rows of one key, lease.go the leases of workers.
+//
 // The package runs in tests only. A search that exceeds its bound, and a promise that is broken, are its two failures;
 // the second comes with a trace.
 package model
