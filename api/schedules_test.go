@@ -76,10 +76,7 @@ func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 		t.Errorf("%d %s", again.status, again.text)
 	}
 	made.Definition.Cron, made.Definition.Start = "*/5 * * * *", nil
-	body, err := json.Marshal(made.Definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body, _ := json.Marshal(made.Definition)
 	change := put("report.daily", tag, string(body))
 	dry := change
 	dry.path += "?dry_run=true"
