@@ -73,10 +73,7 @@ func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 		t.Errorf("%+v", made)
 	}
 	made.Definition.Cron, made.Definition.Start = "*/5 * * * *", nil
-	body, err := json.Marshal(made.Definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body, _ := json.Marshal(made.Definition)
 	change := put("report.daily", tag, string(body))
 	for range 2 {
 		dry := change
