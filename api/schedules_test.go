@@ -58,8 +58,8 @@ func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 	s := serve(t, nil)
 	daily := post("/schedules", hourly("report.daily", `, "app": "billing", "zone": "Europe/Berlin", "jitter": "90s", "payload": "p", "headers": {"tenant": "x"}, "start": "2031-01-02T03:04:05+01:00"`))
 	first := s.do(daily)
-	if first.status != http.StatusCreated || first.header.Get("Location") != "/v1/schedules/report.daily" || !regexp.MustCompile(`^"\d+\.1"$`).MatchString(first.header.Get("ETag")) {
-		t.Fatalf("%d %v %s", first.status, first.header, first.text)
+	if other := s.do(post("/schedules", hourly("report.daily", ""))); other.status != http.StatusConflict || other.Code != "exists" || first.status != http.StatusCreated || first.header.Get("Location") != "/v1/schedules/report.daily" || !regexp.MustCompile(`^"\d+\.1"$`).MatchString(first.header.Get("ETag")) {
+		t.Fatalf("%d %v %s, %d %s", first.status, first.header, first.text, other.status, other.text)
 	}
 	tag := first.header.Get("ETag")
 	for _, same := range []reply{s.do(get("/schedules/report.daily").by("read")), s.do(daily)} {
@@ -72,15 +72,12 @@ func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 		d.Start.Format(time.RFC3339) != "2031-01-02T02:04:05Z" || d.Headers["tenant"] != "x" || made.State != "active" || made.Revision != 1 {
 		t.Errorf("%+v", made)
 	}
-	if again := s.do(post("/schedules", hourly("report.daily", ""))); again.status != http.StatusConflict || again.Code != "exists" {
-		t.Errorf("%d %s", again.status, again.text)
-	}
 	made.Definition.Cron, made.Definition.Start = "*/5 * * * *", nil
 	body, _ := json.Marshal(made.Definition)
 	change := put("report.daily", tag, string(body))
-	dry := change
-	dry.path += "?dry_run=true"
 	for range 2 {
+		dry := change
+		dry.path += "?dry_run=true"
 		got := s.do(dry)
 		if got.status != http.StatusOK || got.header.Get("ETag") != tag || !strings.Contains(got.text, `"changes":[{"field":"cron","old":"30 * * * *","new":"*/5 * * * *"},{"field":"start"`) {
 			t.Errorf("%d %v %s", got.status, got.header, got.text)
