@@ -126,7 +126,8 @@ func (a *API) putSchedule(ctx context.Context, c *call, in *struct {
 	Body   ScheduleDefinition
 }) (*changedSchedule, error) {
 	timers, read, err := a.readToChange(ctx, c, in.BySchedule, in.IfMatch)
-	if err != nil {
+	stale := errors.Is(err, schedule.ErrRevision)
+	if err != nil && !stale {
 		return nil, err
 	}
 	in.Body.Name = cmp.Or(in.Body.Name, in.Name)
@@ -137,7 +138,10 @@ func (a *API) putSchedule(ctx context.Context, c *call, in *struct {
 	if wanted.Name != in.Name {
 		return nil, invalid("name", "the name never changes, and is that of the path")
 	}
-	after, changes, err := timers.Edit(ctx, read, wanted, in.DryRun)
+	after, changes, err := timers.Edit(ctx, read, wanted, in.DryRun || stale)
+	if stale && (err != nil || len(changes) > 0) { // if it says the same already, RFC 9110, 13.1.1, lets the change succeed
+		err = schedule.ErrRevision
+	}
 	if err != nil {
 		return nil, scheduleProblem(err, in.Name, wanted.BizType)
 	}

@@ -50,9 +50,9 @@ func badChanges() map[string]bad {
 	return map[string]bad{
 		"no If-Match":                 {request{method: "PUT", path: "/v1/schedules/here", body: hourly("here", "")}, 428, "if_match", "send the ETag of the schedule"},
 		"a delete without If-Match":   {request{method: "DELETE", path: "/v1/schedules/here"}, 428, "if_match", "send the ETag of the schedule"},
-		"an old If-Match":             {change(`"117904638606316173.1"`, hourly("here", "")), 412, "changed", "somebody has changed the schedule"},
+		"an old If-Match":             {change(`"117904638606316173.1"`, hourly("here", `, "jitter": "1s"`)), 412, "changed", "somebody has changed the schedule"},
 		"a delete with an old one":    {drop("here", `"117904638606316173.1"`), 412, "changed", "somebody has changed the schedule"},
-		"a weak If-Match":             {change(`W/"1.1"`, hourly("here", "")), 412, "changed", "somebody has changed the schedule"},
+		"a weak If-Match":             {change(`W/"1.1"`, hourly("here", `, "jitter": "1s"`)), 412, "changed", "somebody has changed the schedule"},
 		"an If-Match without quotes":  {change("1.1", hourly("here", "")), 400, "malformed", "with its quotes"},
 		"half an If-Match":            {change(`"1.1", "2`, hourly("here", "")), 400, "malformed", "with its quotes"},
 		"a long If-Match":             {change(`"`+strings.Repeat("1", 1000)+`"`, hourly("here", "")), 422, "invalid", "expected length <= 1000"},

@@ -58,7 +58,7 @@ func (a *API) timer(ctx context.Context, c *call, of BySchedule) (timers *schedu
 
 // FireTimes are fire times of a schedule.
 type FireTimes struct {
-	State ScheduleState `json:"state" doc:"Of the schedule: unless it is active, no runs are made for these times"`
+	State ScheduleState `json:"state" doc:"Of the schedule: while it is inactive or paused, no runs are made for these times; when it has ended, they are made"`
 	Times []FireTime    `json:"times"`
 }
 
@@ -99,12 +99,26 @@ func durationOf(d biztype.Duration) Duration {
 	return Duration(d.String())
 }
 
+// ScheduleStates are all values of a ScheduleState.
+var ScheduleStates = statesOf(schedule.States)
+
+func statesOf(all []schedule.State) (states []string) {
+	for _, s := range all {
+		states = append(states, string(s))
+	}
+	return states
+}
+
 // ScheduleState says whether a schedule makes runs.
 type ScheduleState string
 
 // Schema describes a ScheduleState, for huma.
 func (ScheduleState) Schema(r huma.Registry) *huma.Schema {
-	return oneOf(r, "ScheduleState", string(schedule.Active), string(schedule.Inactive), string(schedule.Paused), string(schedule.Ended))
+	var values []any
+	for _, s := range ScheduleStates {
+		values = append(values, s)
+	}
+	return oneOf(r, "ScheduleState", values...)
 }
 
 // ScheduleDefinition is a schedule as people write it. Its fields are those of a YAML file of schedules.
@@ -228,7 +242,7 @@ type Schedule struct {
 	PassedOver int64              `json:"passed_over" doc:"Fire times that were missed, and no run was made for"`
 	Created    Time               `json:"created"`
 	Modified   Time               `json:"modified"`
-	Fires      *Time              `json:"fires,omitempty" doc:"Of a list: when it fires next, also if that run is made; left out unless it is active"`
+	Fires      *Time              `json:"fires,omitempty" doc:"Of a list: when it fires next, also if that run is made; left out if it is inactive or paused, or has ended and its last run is not to come"`
 	LastRun    *LastRun           `json:"last_run,omitempty" doc:"Of a list with last=true; left out if the history is empty"`
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/biztype"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/tocsintest"
@@ -57,8 +58,8 @@ func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 	s := serve(t, nil)
 	daily := post("/schedules", hourly("report.daily", `, "app": "billing", "zone": "Europe/Berlin", "jitter": "90s", "payload": "p", "headers": {"tenant": "x"}, "start": "2031-01-02T03:04:05+01:00"`))
 	first := s.do(daily)
-	if first.status != http.StatusCreated || first.header.Get("Location") != "/v1/schedules/report.daily" || !regexp.MustCompile(`^"\d+\.1"$`).MatchString(first.header.Get("ETag")) {
-		t.Fatalf("%d %v %s", first.status, first.header, first.text)
+	if other := s.do(post("/schedules", hourly("report.daily", ""))); other.status != http.StatusConflict || other.Code != "exists" || first.status != http.StatusCreated || first.header.Get("Location") != "/v1/schedules/report.daily" || !regexp.MustCompile(`^"\d+\.1"$`).MatchString(first.header.Get("ETag")) {
+		t.Fatalf("%d %v %s, %d %s", first.status, first.header, first.text, other.status, other.text)
 	}
 	tag := first.header.Get("ETag")
 	for _, same := range []reply{s.do(get("/schedules/report.daily").by("read")), s.do(daily)} {
@@ -71,18 +72,12 @@ func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 		d.Start.Format(time.RFC3339) != "2031-01-02T02:04:05Z" || d.Headers["tenant"] != "x" || made.State != "active" || made.Revision != 1 {
 		t.Errorf("%+v", made)
 	}
-	if again := s.do(post("/schedules", hourly("report.daily", ""))); again.status != http.StatusConflict || again.Code != "exists" {
-		t.Errorf("%d %s", again.status, again.text)
-	}
 	made.Definition.Cron, made.Definition.Start = "*/5 * * * *", nil
-	body, err := json.Marshal(made.Definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body, _ := json.Marshal(made.Definition)
 	change := put("report.daily", tag, string(body))
-	dry := change
-	dry.path += "?dry_run=true"
 	for range 2 {
+		dry := change
+		dry.path += "?dry_run=true"
 		got := s.do(dry)
 		if got.status != http.StatusOK || got.header.Get("ETag") != tag || !strings.Contains(got.text, `"changes":[{"field":"cron","old":"30 * * * *","new":"*/5 * * * *"},{"field":"start"`) {
 			t.Errorf("%d %v %s", got.status, got.header, got.text)
@@ -93,14 +88,15 @@ func TestAScheduleIsCreatedReadChangedAndDeleted(t *testing.T) {
 	if changed.status != http.StatusOK || !strings.HasSuffix(next, `.2"`) || !strings.Contains(changed.text, `"dry_run":false`) || len(s.pending("report.daily")) < 2 {
 		t.Errorf("%d %v %s", changed.status, changed.header, changed.text)
 	}
-	if old := s.do(change); old.status != http.StatusPreconditionFailed || old.Code != "changed" {
-		t.Errorf("%d %s", old.status, old.text)
+	for _, stale := range []request{put("report.daily", tag, strings.Replace(string(body), "*/5", "*/7", 1)), drop("report.daily", tag)} {
+		if old := s.do(stale); old.status != http.StatusPreconditionFailed || old.Code != "changed" {
+			t.Errorf("%d %s", old.status, old.text)
+		}
 	}
-	if same := s.do(put("report.daily", next, string(body))); same.status != http.StatusOK || same.header.Get("ETag") != next || !strings.Contains(same.text, `"changes":[]`) {
-		t.Errorf("%d %s", same.status, same.text)
-	}
-	if old := s.do(drop("report.daily", tag)); old.status != http.StatusPreconditionFailed || old.Code != "changed" {
-		t.Errorf("%d %s", old.status, old.text)
+	for _, tag := range []string{tag, next} { // a change that is made already succeeds
+		if same := s.do(put("report.daily", tag, string(body))); same.status != http.StatusOK || same.header.Get("ETag") != next || !strings.Contains(same.text, `"changes":[]`) {
+			t.Errorf("%d %s", same.status, same.text)
+		}
 	}
 	if gone := s.do(drop("report.daily", `"other", W/`+next)); gone.status != http.StatusNoContent || gone.text != "" {
 		t.Errorf("%d %s", gone.status, gone.text)
@@ -446,6 +442,43 @@ func TestBizTypesShowAlarmAndHistory(t *testing.T) {
 	for token, to := range map[string]string{"read": "", "all": "ops.alarm"} {
 		if b := want[api.BizType](s, http.StatusOK, get("/biz-types/order.pay").by(token)); b.Alarm == nil || b.Alarm.To != to || !slices.Equal(b.Alarm.On, []string{"missed"}) || b.Alarm.AtMostEveryMS != 3_600_000 {
 			t.Errorf("%s: %+v %+v", token, b, b.Alarm)
+		}
+	}
+}
+
+// Of the same requests at once all succeed, and the acts say that one of them changed something.
+func TestTheSameRequestFromManyAtOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	_, tag := s.create(hourly("put", ""))
+	for i, step := range []struct {
+		operation, changed string
+		others             []string // the outcomes of the others
+		request            request
+	}{
+		{"create_schedule", "created", []string{"there already"}, post("/schedules", hourly("same", `, "payload": "p"`))},
+		{"put_schedule", "changed", []string{"unchanged"}, put("put", tag, hourly("put", `, "payload": "q"`))},
+		{"put_schedule", "changed", []string{"unchanged"}, put("same", "*", hourly("same", `, "payload": "q"`))},
+		{"deactivate_schedule", "deactivated", []string{"inactive already"}, post("/schedules/same:deactivate", "")},
+		{"activate_schedule", "activated", []string{"active already"}, post("/schedules/same:activate", "")},
+		{"pause_biz_type", "changed", []string{"unchanged", "repaired"}, post("/biz-types/order.close:pause", "")},
+		{"resume_biz_type", "changed", []string{"unchanged", "repaired"}, post("/biz-types/order.close:resume", "")},
+	} {
+		replies, _ := devtest.AtOnce(8, func(int) (reply, error) { return s.do(step.request.by("all")), nil })
+		for _, r := range replies {
+			if r.status != http.StatusOK && r.status != http.StatusCreated {
+				t.Errorf("%s: %d %s", step.request.path, r.status, r.text)
+			}
+		}
+		did := map[string]int{}
+		for _, act := range s.noted(fmt.Sprintf("/acts?limit=%d", 1+8*(i+1)), 1+8*(i+1)).Acts[:8] {
+			if act.Operation != step.operation || act.Outcome != step.changed && !slices.Contains(step.others, act.Outcome) {
+				t.Errorf("%s: %+v", step.request.path, act)
+			}
+			did[act.Outcome]++
+		}
+		if did[step.changed] != 1 {
+			t.Errorf("%s: %v", step.request.path, did)
 		}
 	}
 }

@@ -23,7 +23,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -179,6 +178,19 @@ func listening(t *testing.T, answer func(net.Conn)) string {
 	return l.Addr().String()
 }
 
+// otherService is the address of a server of gRPC that is no etcd.
+func otherService(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rpc, served := grpc.NewServer(), make(chan struct{})
+	go func() { defer close(served); _ = rpc.Serve(l) }()
+	t.Cleanup(func() { rpc.Stop(); <-served })
+	return l.Addr().String()
+}
+
 // What is wrong between a program and a real etcd, or what answers in its place.
 func TestTheAdviceFitsTheCause(t *testing.T) {
 	t.Parallel()
@@ -192,22 +204,11 @@ func TestTheAdviceFitsTheCause(t *testing.T) {
 	old.MaxVersion, old.MinVersion = tls.VersionTLS10, tls.VersionTLS10
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
-	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rpc, served := grpc.NewServer(), make(chan struct{})
-	go func() { defer close(served); _ = rpc.Serve(other) }()
-	t.Cleanup(func() { rpc.Stop(); <-served })
 	closes := listening(t, func(net.Conn) {})
 	greets := listening(t, func(c net.Conn) {
 		_, _ = c.Write([]byte("\x4a\x00\x00\x00\x0a8.0.30\x00 a greeting of another protocol"))
 		_, _ = c.Read(make([]byte, 100))
 	})
-	use := func(client *clientv3.Client) error {
-		_, err := client.Get(t.Context(), "/other/x")
-		return err
-	}
 	for name, c := range map[string]struct {
 		cfg EtcdConfig
 		do  string
@@ -229,7 +230,7 @@ func TestTheAdviceFitsTheCause(t *testing.T) {
 		"our certificate's name as a user": {EtcdConfig{TLS: good}, doGrant},
 		"keys of another cluster":          {EtcdConfig{TLS: good, Username: "shop", Password: "pass-shop"}, doGrant},
 		"a web server":                     {EtcdConfig{Endpoints: []string{web.Listener.Addr().String()}}, doOther},
-		"another server of gRPC":           {EtcdConfig{Endpoints: []string{other.Addr().String()}}, doOther},
+		"another server of gRPC":           {EtcdConfig{Endpoints: []string{otherService(t)}}, doOther},
 		"another protocol":                 {EtcdConfig{Endpoints: []string{greets}}, doOther},
 		"a proxy with nothing behind":      {EtcdConfig{Endpoints: []string{closes}}, "start etcd behind what answers there, or correct etcd.endpoints in the config"},
 	} {
@@ -240,7 +241,7 @@ func TestTheAdviceFitsTheCause(t *testing.T) {
 			}
 			client, err := Dial(t.Context(), c.cfg)
 			if err == nil {
-				err = use(client)
+				_, err = client.Get(t.Context(), "/other/x")
 				_ = client.Close()
 			}
 			if got := Advice(err); err == nil || got != c.do {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -61,7 +62,7 @@ func (a *application) migrate(ctx context.Context) error {
 		if err != nil || len(u.changes)+len(u.older) == 0 {
 			return err
 		}
-		unlock, err := s.lock(ctx, a.opt.Wait)
+		unlock, err := s.lock(ctx, applyLock(s.layout), a.opt.Wait)
 		if err != nil {
 			return err
 		}
@@ -189,10 +190,20 @@ func (u *upgrade) raise(ctx context.Context, db int) error {
 // lockStep is how many seconds a statement waits for the lock: less than the time-out of reading its answer.
 const lockStep = 5
 
-// lock lets one Apply at a time migrate a cluster's databases on a server, so that two of them don't wait for each other's
-// ALTERs; each change is safe without it. The lock needs no privilege, and ends with its connection, so also when the
-// process is killed.
-func (s *site) lock(ctx context.Context, wait time.Duration) (unlock func(), err error) {
+// userLock is a lock of a server that one run of a command at a time takes.
+type userLock struct {
+	name    string // at most 64 characters, as MySQL wants it
+	command string // for messages
+}
+
+// applyLock lets one Apply at a time migrate a cluster's databases on a server, so that two of them don't wait for each other's
+// ALTERs; each change is safe without it. A prefix has 32 characters at most.
+func applyLock(layout tocsin.Layout) userLock {
+	return userLock{name: "tocsin-ddl-" + layout.Database(0), command: "tocsin ddl apply"}
+}
+
+// lock takes a lock. It needs no privilege, and ends with its connection, so also when the process is killed.
+func (s *site) lock(ctx context.Context, of userLock, wait time.Duration) (unlock func(), err error) {
 	conn, err := s.DB.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("server %s: %w", s.Name, err)
@@ -200,14 +211,14 @@ func (s *site) lock(ctx context.Context, wait time.Duration) (unlock func(), err
 	unlock = func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }
 	for begin := time.Now(); ; {
 		var taken sql.NullInt64
-		err := conn.QueryRowContext(ctx, takeLock, s.lockName(), min(wait, lockStep*time.Second).Seconds()).Scan(&taken)
+		err := conn.QueryRowContext(ctx, takeLock, of.name, min(wait, lockStep*time.Second).Seconds()).Scan(&taken)
 		switch {
 		case err != nil:
-			err = fmt.Errorf("server %s: wait for another `tocsin ddl apply`: %w", s.Name, err)
+			err = fmt.Errorf("server %s: wait for another `%s`: %w", s.Name, of.command, err)
 		case taken.Int64 == 1:
 			return unlock, nil
 		case time.Since(begin) >= wait:
-			err = s.holder(ctx)
+			err = s.holder(ctx, of)
 		}
 		if err != nil {
 			unlock()
@@ -216,14 +227,11 @@ func (s *site) lock(ctx context.Context, wait time.Duration) (unlock func(), err
 	}
 }
 
-// holder returns the error of an Apply that could not take the lock.
-func (s *site) holder(ctx context.Context) error {
+// holder returns the error of a run that could not take the lock.
+func (s *site) holder(ctx context.Context, of userLock) error {
 	var id sql.NullInt64
-	if err := s.DB.QueryRowContext(ctx, lockHolder, s.lockName()).Scan(&id); err != nil && mysql.ClassOf(err) != mysql.Canceled {
-		return fmt.Errorf("server %s: another `tocsin ddl apply` migrates it: %w", s.Name, err)
+	if err := s.DB.QueryRowContext(ctx, lockHolder, of.name).Scan(&id); err != nil && mysql.ClassOf(err) != mysql.Canceled {
+		return fmt.Errorf("server %s: another `%s` changes it: %w", s.Name, of.command, err)
 	}
-	return fmt.Errorf("server %s: another `tocsin ddl apply` migrates it, over connection %d: wait for its end, then run this again", s.Name, id.Int64)
+	return fmt.Errorf("server %s: another `%s` changes it, over connection %d: wait for its end, then run this again", s.Name, of.command, id.Int64)
 }
-
-// lockName is at most 64 characters, as MySQL wants it: a prefix has 32 at most.
-func (s *site) lockName() string { return "tocsin-ddl-" + s.layout.Database(0) }

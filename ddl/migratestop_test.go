@@ -42,11 +42,11 @@ func TestAnApplyThatWaitsForAnotherNamesIt(t *testing.T) {
 	conn := must(pool(t, cfg).Conn(t.Context()))
 	defer conn.Close()
 	var taken, id int
-	name := (&site{layout: cfg.Layout}).lockName()
+	name := applyLock(cfg.Layout).name
 	if err := conn.QueryRowContext(t.Context(), "SELECT GET_LOCK(?, 0), CONNECTION_ID()", name).Scan(&taken, &id); err != nil || taken != 1 {
 		t.Fatal(taken, err)
 	}
-	want := fmt.Sprintf("server db1: another `tocsin ddl apply` migrates it, over connection %d: wait for its end, then run this again", id)
+	want := fmt.Sprintf("server db1: another `tocsin ddl apply` changes it, over connection %d: wait for its end, then run this again", id)
 	if _, err := Apply(t.Context(), cfg, Options{Wait: time.Millisecond}); err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/outbox"
@@ -18,6 +19,12 @@ type Outbox struct {
 	TLS   *tls.Config // overrides the DSN; nil: the DSN decides
 	Table string      // database.table
 }
+
+// outboxLock lets one ApplyOutbox at a time make the outboxes of a server, so that one says that it made a table, and a second
+// identity does not replace the first. outboxWait is how long the others wait.
+var outboxLock = userLock{name: "tocsin-outbox", command: "tocsin outbox apply"}
+
+const outboxWait = 30 * time.Second
 
 // outboxFile is the SQL file of the table.
 const outboxFile = "outbox"
@@ -44,7 +51,7 @@ func PlanOutbox(o Outbox) (string, error) {
 }
 
 // ApplyOutbox makes the table, in a database that must be there, and gives it an identity. It reports whether the table
-// is new. It leaves an outbox that is there as it is: VerifyOutbox says what differs. A table that is no outbox is an error.
+// is new: to one of those that run at once. It leaves an outbox that is there as it is: VerifyOutbox says what differs. A table that is no outbox is an error.
 func ApplyOutbox(ctx context.Context, o Outbox) (created bool, err error) {
 	t, err := o.table()
 	if err != nil {
@@ -55,6 +62,11 @@ func ApplyOutbox(ctx context.Context, o Outbox) (created bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, s.DB.Close()) }()
+	unlock, err := s.lock(ctx, outboxLock, outboxWait)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
 	there, err := s.outboxThere(ctx, t)
 	if err != nil {
 		return false, err
@@ -89,7 +101,7 @@ func (s *site) outboxThere(ctx context.Context, t table) (bool, error) {
 }
 
 func (o Outbox) open() (*site, error) {
-	server, err := mysql.Open(mysql.Spec{DSN: o.DSN, TLS: o.TLS, MaxConns: 2})
+	server, err := mysql.Open(mysql.Spec{DSN: o.DSN, TLS: o.TLS, MaxConns: 3})
 	if err != nil {
 		return nil, err
 	}

@@ -51,8 +51,13 @@ type kind struct {
 func (k *kind) set(r *rule) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r.claimUntil = gained(k.rule.Load(), k.d.informed)
+	old := k.rule.Load()
+	r.claimUntil = gained(old, k.d.informed)
 	k.rule.Store(r)
+	if r.moved(old) {
+		k.breaker.throttle, k.breaker.laters = throttle{cut: time.Now()}, 0 // the old target's, which may still answer
+		k.metrics.throttle(0)
+	}
 	k.occupy(0, r)
 	if k.breaker.timer != nil {
 		k.breaker.timer.Reset(0) // its target may be another now, or was brought back by the operator who changes it

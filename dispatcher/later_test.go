@@ -211,6 +211,29 @@ func TestATargetThatSaidLaterToAllIsSoonAtFullSpeed(t *testing.T) {
 	}
 }
 
+func TestAnotherTargetIsNotThrottled(t *testing.T) {
+	g := &limited{limit: evenly(1), rest: 30 * time.Second, took: 3 * time.Millisecond}
+	p := byDefault()
+	p.Webhook = &tocsin.Webhook{URL: "https://old.example"}
+	inBubbleWith(t, p, g, inReach(g, 1), func(r *rig) {
+		ids := r.dueNow(1000)
+		pass(2 * time.Minute)
+		g.mu.Lock()
+		g.limit = func(time.Time) bool { return true }
+		g.mu.Unlock()
+		p.Webhook = &tocsin.Webhook{URL: "https://new.example"}
+		r.SetPolicies([]biztype.Policy{p})
+		pass(2 * time.Second)
+		more := r.dueNow(1000)
+		pass(3 * time.Second)
+		if l := r.laneReport("order.close"); l.State != Open || l.Queued > len(ids) || l.Rate != 0 {
+			t.Errorf("%+v", l)
+		}
+		pass(time.Hour)
+		r.done(append(ids, more...))
+	})
+}
+
 func TestATaskThatIsAlwaysToldLaterEndsAndHoldsUpNoOther(t *testing.T) {
 	g := &limited{limit: func(time.Time) bool { return true }, rest: time.Second, took: 3 * time.Millisecond, poison: func(i tocsin.Info) bool { return i.BizID == 1<<40 }}
 	inBubbleWith(t, byDefault(), g, inReach(g, 1), func(r *rig) {

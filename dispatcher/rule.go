@@ -44,6 +44,14 @@ func newRule(p biztype.Policy, t Target, grace time.Duration) *rule {
 	}
 }
 
+// moved reports whether the target of a rule is another one than before.
+func (r *rule) moved(before *rule) bool {
+	if before == nil || before.policy.Webhook == nil || r.policy.Webhook == nil {
+		return false // what is in this process stays
+	}
+	return before.policy.Webhook.URL != r.policy.Webhook.URL
+}
+
 // pulled reports whether workers ask for the tasks.
 func (r *rule) pulled() bool { return r.policy.Pull != nil }
 

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,7 +149,7 @@ func (s *Schedules) alone(ctx context.Context, types bizTypes, all []Applied) {
 	}
 }
 
-// Update is Apply of one schedule that exists. If revision is not 0, the schedule must have it, or the error is ErrRevision.
+// Update is Apply of one schedule that exists. If revision is not 0, the schedule must have it or say the same already, or the error is ErrRevision.
 func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (Applied, error) {
 	return through(ctx, s, "update", d.Name, d.BizType, func(ctx context.Context) (Applied, error) {
 		if err := d.Validate(); err != nil {
@@ -163,8 +164,8 @@ func (s *Schedules) Update(ctx context.Context, d Definition, revision uint32) (
 	})
 }
 
-// Edit changes a schedule that was read before, unless somebody has changed it since (ErrRevision) or it is gone
-// (ErrNotFound). It returns the schedule as it is afterwards, and what was changed. With dryRun it only returns what it
+// Edit changes a schedule that was read before, unless somebody has changed it since to something else (ErrRevision) or it is
+// gone (ErrNotFound). It returns the schedule as it is afterwards, and what was changed. With dryRun it only returns what it
 // would change.
 func (s *Schedules) Edit(ctx context.Context, read Schedule, d Definition, dryRun bool) (Schedule, []Change, error) {
 	if err := d.Validate(); err != nil {
@@ -251,11 +252,11 @@ func edits(r *row, d Definition) ([]Change, error) {
 func (s *Schedules) edit(ctx context.Context, p place, d Definition, revision uint32) (*row, []Change, error) {
 	var changes []Change
 	r, changed, err := s.change(ctx, p, "the schedule was changed", func(next *row, now time.Time) (_ bool, err error) {
-		if err := next.has(revision); err != nil {
-			return false, err
+		if changes, err = edits(next, d); err == nil && len(changes) == 0 {
+			return false, nil // also of another revision: somebody has made the same change
 		}
-		if changes, err = edits(next, d); err != nil || len(changes) == 0 {
-			return false, err
+		if stale := next.has(revision); stale != nil || err != nil {
+			return false, cmp.Or(stale, err)
 		}
 		return true, next.take(p.types, d, now)
 	})

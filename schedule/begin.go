@@ -41,10 +41,11 @@ const beginWithin = 30 * time.Second
 //	it is missed by the clock of this transaction:           it is cancelled
 //	no other run is in delivery, and no earlier one is open: it is claimed
 //	skip:                                                    it is cancelled
-//	queue:                                                   it waits; a third one is cancelled
+//	queue:                                                   it waits; it is cancelled if another one that came on time waits
 //	replace:                                                 the earlier ones are cancelled, and it is claimed
 //
-// A run that has begun before, or is by hand, waits; it is never skipped. Begin may be repeated after a lost answer: a claim by the same
+// A run that has begun before, is by hand, or is made up for waits; it is never skipped, and replaces none. No other run replaces one by hand
+// or made up for that has not begun. Begin may be repeated after a lost answer: a claim by the same
 // claimer is recognised.
 func (r *Runs) Begin(ctx context.Context, t *Turn, row *store.Row, by string, hold time.Duration) (done Began, err error) {
 	ctx, cancel := context.WithTimeout(ctx, beginWithin)
@@ -98,6 +99,7 @@ type beginning struct {
 	by      string
 	hold    time.Duration
 	verdict string
+	note    any // for the row of a run that waits; nil: none
 
 	me      sibling
 	version uint32
@@ -136,7 +138,7 @@ func (b *beginning) run(ctx context.Context) error {
 		}
 		return b.forward(ctx, b.me.id, nil)
 	}
-	_, err := b.exec(ctx, putOffRun, milli(b.Next), uint64(b.me.id))
+	_, err := b.exec(ctx, putOffRun, milli(b.Next), b.note, uint64(b.me.id))
 	return err
 }
 
@@ -164,7 +166,7 @@ WHERE job_id = ? AND status = 0`
 SET status = 3, action_time = UTC_TIMESTAMP(3), dedup_key = NULL, last_error = ?, gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id = ? AND status = 0`
 	putOffRun = `UPDATE /* tocsin schedule wait */ {task} FORCE INDEX (PRIMARY)
-SET action_time = ?, gmt_modified = UTC_TIMESTAMP(3)
+SET action_time = ?, last_error = COALESCE(?, last_error), gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id = ? AND status = 0`
 
 	// cancelReplaced raises the version of a claimed run before its status changes, as assignments are made from left to right: its outcome changes nothing.

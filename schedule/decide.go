@@ -27,28 +27,53 @@ func (b *beginning) decide(now int64) {
 			return
 		}
 	}
-	earlier, later := b.split(now)
-	switch begun := !b.me.first() || b.me.waited(); {
+	k := newKnown(b.row)
+	earlier, later := b.split(k, now)
+	first := firstOf(earlier)
+	comes := !hand && b.me.first() && !b.me.waited() && !k.madeUp(&b.me, now) // its time comes: overlap decides
+	switch {
 	case b.row.Overlap == OverlapAllow, len(earlier) == 0 && !later:
 		b.claim(now)
-	case b.row.Overlap == OverlapReplace && !hand && !later:
-		for _, o := range earlier {
-			b.Replaced = append(b.Replaced, o.id)
+	case later || !comes:
+		b.wait(k, now, earlier)
+	case b.row.Overlap == OverlapReplace:
+		for i := range earlier {
+			if !inTurn(k, &earlier[i], now) {
+				b.Replaced = append(b.Replaced, earlier[i].id)
+			}
 		}
 		b.claim(now)
-	case b.row.Overlap == OverlapSkip && !hand && !begun && !later:
-		b.end(verdictSkipped, fmt.Sprintf("skipped: run %s is open", earlier[0].name()))
-	case b.row.Overlap == OverlapQueue && !hand && !begun && !later && len(earlier) > 1:
-		b.end(verdictSkipped, fmt.Sprintf("skipped: %d earlier runs are open", len(earlier)))
+	case b.row.Overlap == OverlapSkip:
+		b.end(verdictSkipped, fmt.Sprintf("skipped: run %s is open", first.name()))
 	default:
-		b.wait(now, earlier)
+		for i := range earlier {
+			if o := &earlier[i]; o != first && o.status == tocsin.Pending && o.first() && !inTurn(k, o, now) {
+				b.end(verdictSkipped, fmt.Sprintf("skipped: run %s waits already", o.name()))
+				return
+			}
+		}
+		b.wait(k, now, earlier)
 	}
+}
+
+// inTurn reports whether a run is by hand or made up for, and has not begun: no other run replaces it, and it takes no place in the queue.
+func inTurn(k *known, o *sibling, now int64) bool {
+	return o.status == tocsin.Pending && o.first() && (o.byHand() || k.madeUp(o, now))
+}
+
+// firstOf returns the first run in the order of runs; nil: there is none.
+func firstOf(runs []sibling) (first *sibling) {
+	for i := range runs {
+		if first == nil || runs[i].before(first) {
+			first = &runs[i]
+		}
+	}
+	return first
 }
 
 // split returns the open runs that come before this one, and whether a later one is in delivery. An earlier run that is missed
 // is about to be cancelled itself.
-func (b *beginning) split(now int64) (earlier []sibling, later bool) {
-	k := newKnown(b.row)
+func (b *beginning) split(k *known, now int64) (earlier []sibling, later bool) {
 	for i := range b.others {
 		o := &b.others[i]
 		missed := o.status == tocsin.Pending && !o.byHand() && o.first() && k.missed(o, now) != ""
@@ -73,13 +98,16 @@ func (b *beginning) claim(now int64) {
 func (b *beginning) end(verdict, reason string) { b.Ended, b.verdict = reason, verdict }
 
 // wait has the run look again: soon if it is the next, that is if all before it have begun.
-func (b *beginning) wait(now int64, earlier []sibling) {
+func (b *beginning) wait(k *known, now int64, earlier []sibling) {
 	most := min(max(nearLeast, time.Duration(now-b.me.time())*time.Millisecond/10), nearMost)
 	least := most / 2
 	for _, o := range earlier {
 		if o.status == tocsin.Pending && o.first() {
 			least, most = farLeast, farMost
 		}
+	}
+	if k.madeUp(&b.me, now) {
+		b.note = fmt.Sprintf("%s%s late, it waits for its turn", madeUpFor, time.Duration(now-b.me.due)*time.Millisecond)
 	}
 	b.Next, b.verdict = now+(least+rand.N(most-least)).Milliseconds(), verdictQueued
 }

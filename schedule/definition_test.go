@@ -111,7 +111,7 @@ func TestEachFaultIsOneLineOfItsField(t *testing.T) {
 		`overlap "x": use allow, skip, queue or replace`:    {"overlap", func(d *Definition) { d.Overlap = "x" }},
 		"pause_after -1: use 0 (never) to 1000000":          {"pause_after", func(d *Definition) { d.PauseAfter = -1 }},
 		"cron expression \"0 0 30 2 *\" has no fire time":   {"cron", func(d *Definition) { d.Cron = "0 0 30 2 *" }},
-		"is not in the years 1 to 9999":                     {"start", func(d *Definition) { d.Start = at.AddDate(7990, 0, 0) }},
+		"after the year 9999":                               {"start", func(d *Definition) { d.Start = at.AddDate(7990, 0, 0) }},
 		"is not before end":                                 {"end", func(d *Definition) { d.Start, d.End = at, at }},
 	} {
 		d := every("report", "1m")

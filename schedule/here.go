@@ -157,9 +157,12 @@ func (h *here) window(ctx context.Context, r *row, t *transition) (window, error
 	if w.next.IsZero() {
 		r.State, r.Reason = Ended, "no fire time is left"
 	}
+	k, now := newKnown(r), h.now.UnixMilli()
 	runs := make([]run, len(fires))
 	for i, f := range fires {
-		runs[i] = run{key: ids.OfTime(uint64(r.ID), r.Revision, f.Time).String(), due: f.Due}
+		key := ids.OfTime(uint64(r.ID), r.Revision, f.Time)
+		runs[i] = run{key: key.String(), due: f.Due}
+		runs[i].far = i > 0 && r.Overlap != OverlapAllow && k.madeUp(&sibling{due: f.Due.UnixMilli(), created: now, of: key}, now)
 	}
 	_, err = h.insert(ctx, r, runs)
 	return w, err

@@ -42,6 +42,7 @@ type sibling struct {
 	created  int64
 	attempts int
 	crashes  int
+	overdue  bool // it was to be made up for when it was put off
 	key      string
 	of       ids.RunKey
 }
@@ -59,13 +60,13 @@ LIMIT ?`
 
 // siblingColumns are what a run is scanned from. Times are read as text, as in columns.
 const siblingColumns = `
-    job_id, status, CAST(action_time AS CHAR), CAST(due_time AS CHAR), CAST(gmt_create AS CHAR), attempts, crashes, dedup_key`
+    job_id, status, CAST(action_time AS CHAR), CAST(due_time AS CHAR), CAST(gmt_create AS CHAR), attempts, crashes, last_error LIKE '` + madeUpFor + `%', dedup_key`
 
 // scanSibling reads siblingColumns, and what follows them into more.
 func scanSibling(rows *sql.Rows, more ...any) (r sibling, err error) {
 	var action, due, created instant
 	var key []byte
-	err = rows.Scan(append([]any{&r.id, &r.status, &action, &due, &created, &r.attempts, &r.crashes, &key}, more...)...)
+	err = rows.Scan(append([]any{&r.id, &r.status, &action, &due, &created, &r.attempts, &r.crashes, &r.overdue, &key}, more...)...)
 	r.key = string(key)
 	r.action, r.due, r.created = action.Time.UnixMilli(), due.Time.UnixMilli(), created.Time.UnixMilli()
 	r.of, _ = ids.ParseRunKey(r.key)

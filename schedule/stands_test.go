@@ -1,6 +1,11 @@
 package schedule
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +16,7 @@ func TestAScheduleSaysWhatWillHappen(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	at := func(by time.Duration) time.Time { return now.Add(by) }
+	var played []State
 	for name, c := range map[string]struct {
 		end    time.Time
 		jitter time.Duration
@@ -38,6 +44,51 @@ func TestAScheduleSaysWhatWillHappen(t *testing.T) {
 		}
 		if got := s.Stands(); !strings.HasPrefix(got, c.says) || !s.Fires().Equal(c.fires) {
 			t.Errorf("%s: %q, fires %s, want %q, %s", name, got, s.Fires(), c.says, c.fires)
+		}
+		played = append(played, c.state)
+	}
+	for _, state := range States {
+		if !slices.Contains(played, state) {
+			t.Errorf("state %s is not played", state)
+		}
+	}
+}
+
+// TestStatesAreComplete: States has each constant, and each place that can't use States names them all.
+func TestStatesAreComplete(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "stored.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var constants []State
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, is := n.(*ast.ValueSpec); is {
+			if of, is := v.Type.(*ast.Ident); is && of.Name == "State" {
+				constants = append(constants, State(strings.Trim(v.Values[0].(*ast.BasicLit).Value, `"`)))
+			}
+		}
+		return true
+	})
+	if len(constants) < 4 || !slices.Equal(constants, States) {
+		t.Errorf("the constants are %v, and States %v", constants, States)
+	}
+	for path, format := range map[string]string{
+		"../docs/schedules.md":           "| `%` |",
+		"../ddl/sql/schedule.sql":        "%",
+		"../internal/store/auditrest.go": "'%'",
+		"../api/openapi.yaml":            "- %\n",
+		"../cmd/tocsin/schedule_list.go": "%",
+		"../api/console/text.json":       `"status.%"`,
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, state := range constants {
+			if want := strings.Replace(format, "%", string(state), 1); !strings.Contains(string(text), want) {
+				t.Errorf("%s lacks %q", path, want)
+			}
 		}
 	}
 }

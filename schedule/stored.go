@@ -21,6 +21,9 @@ const (
 	Ended    State = "ended"    // no run is left to make; the last ones may be to come
 )
 
+// States are all states.
+var States = []State{Active, Inactive, Paused, Ended}
+
 // Schedule is a schedule as it stands in its database, with the defaults filled in. Times are the database's.
 type Schedule struct {
 	Definition

@@ -133,7 +133,7 @@ func (t *Turn) fill() {
 func siblingOf(r *store.Row, key ids.RunKey) sibling {
 	return sibling{
 		id: r.JobID, status: r.Status, action: r.ActionTime.UnixMilli(), due: r.DueTime.UnixMilli(), created: r.Created.UnixMilli(),
-		attempts: r.Attempts, crashes: r.Crashes, key: r.DedupKey, of: key,
+		attempts: r.Attempts, crashes: r.Crashes, overdue: strings.HasPrefix(r.LastError, madeUpFor), key: r.DedupKey, of: key,
 	}
 }
 
@@ -286,6 +286,27 @@ func (k *known) missed(run *sibling, now int64) string {
 		return fmt.Sprintf("missed: %s late, and the latest %d of the missed runs are made up for", late, k.MissedMost)
 	}
 	return fmt.Sprintf("missed: %s late", late)
+}
+
+// onTime is how late a run may come before a schedule that makes up for all runs makes up for it, if start_within is longer. A short outage loses no
+// more runs than a long one.
+const onTime = 5 * time.Second
+
+// madeUpFor begins the last_error of a run that is made up for while it waits for its turn.
+const madeUpFor = "made up for: "
+
+// madeUp reports whether a run for a fire time comes so late that it is made up for: now, when it was made, or when it was first put off. It waits for
+// its turn, as one by hand does. A run that came on time and has waited since is none.
+func (k *known) madeUp(run *sibling, now int64) bool {
+	within := k.StartWithin.D()
+	switch k.Definition.Missed {
+	case MissedSkip:
+		return false
+	case MissedAll:
+		within = min(within, onTime)
+	}
+	late := func(at int64) bool { return time.Duration(at-run.due)*time.Millisecond > within }
+	return !run.byHand() && run.first() && (run.overdue || late(run.created) || !run.waited() && late(now))
 }
 
 // later counts the fire times after one that are due for at least overdue at now, up to most. It depends on no row: a

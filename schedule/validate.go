@@ -3,6 +3,7 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -90,7 +91,9 @@ func (c *check) fires(d Definition) {
 	} {
 		add.set()
 		if _, err := firetimes.Parse(spec); err != nil {
-			c.Note(add.field, err)
+			if !slices.ContainsFunc(c.Found, func(f Fault) bool { return f.Field == add.field }) {
+				c.Note(add.field, err)
+			}
 			return
 		}
 	}

@@ -22,7 +22,7 @@ var seconds = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 // The RateLimit fields of the IETF's draft are not read: they differ between its versions, and a receiver that refuses a request
 // has Retry-After for it.
 func retryAfter(h http.Header, now time.Time) (wait time.Duration, told bool) {
-	if sent, err := http.ParseTime(h.Get("Date")); err == nil {
+	if sent, err := http.ParseTime(h.Get("Date")); err == nil && inGMT(sent) {
 		now = sent
 	}
 	for _, value := range h.Values("Retry-After") {
@@ -31,7 +31,7 @@ func retryAfter(h http.Header, now time.Time) (wait time.Duration, told bool) {
 		if seconds.MatchString(value) {
 			n, _ := strconv.ParseFloat(value, 64) // infinite, if it is out of range
 			one = time.Duration(min(n, retryAfterCap.Seconds()) * float64(time.Second))
-		} else if at, err := http.ParseTime(value); err == nil {
+		} else if at, err := http.ParseTime(value); err == nil && inGMT(at) {
 			one = min(max(at.Sub(now), 0), retryAfterCap)
 		} else {
 			continue
@@ -39,4 +39,10 @@ func retryAfter(h http.Header, now time.Time) (wait time.Duration, told bool) {
 		wait, told = max(wait, one), true
 	}
 	return wait, told
+}
+
+// inGMT reports whether a date has the only zone that HTTP knows. ParseTime reads the old form of dates with any, and takes most for GMT.
+func inGMT(at time.Time) bool {
+	zone, _ := at.Zone()
+	return zone == "GMT" || zone == "UTC"
 }

@@ -38,6 +38,8 @@ func TestRetryAfter(t *testing.T) {
 		"several, one can't be read":          {[]string{"soon", "5"}, "", 5 * time.Second},
 		"IMF-fixdate":                         {[]string{"Tue, 01 Dec 2026 12:00:30 GMT"}, "", 30 * time.Second},
 		"RFC 850":                             {[]string{"Tuesday, 01-Dec-26 12:00:30 GMT"}, "", 30 * time.Second},
+		"RFC 850 in another zone":             {[]string{"Tuesday, 01-Dec-26 13:00:30 CET"}, "", none},
+		"a Date in another zone":              {[]string{"Tue, 01 Dec 2026 12:00:30 GMT"}, "Tuesday, 01-Dec-26 11:00:00 CET", 30 * time.Second},
 		"asctime":                             {[]string{"Tue Dec  1 12:00:30 2026"}, "", 30 * time.Second},
 		"a date in the past":                  {[]string{"Tue, 01 Dec 2026 11:00:30 GMT"}, "", 0},
 		"a date far ahead":                    {[]string{"Tue, 01 Dec 2099 11:00:30 GMT"}, "", retryAfterCap},

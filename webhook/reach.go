@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // reach is how far a request came that got no answer. It decides whether an attempt is counted, and whether the request is sent again.
@@ -48,14 +50,18 @@ type trip struct {
 	wire   *wire // nil: there is no connection yet
 	reused bool  // an earlier request went over it
 	from   int64 // wire.wrote before the request
+	began  time.Time
 }
+
+// crossing is how long a request and the end of its kept connection, each on its way to the other side, may take.
+const crossing = time.Second
 
 // traced returns a context whose requests the trip follows.
 func (t *trip) traced(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { *t = trip{} },
 		GotConn: func(got httptrace.GotConnInfo) {
-			t.wire, t.reused = wireOf(got.Conn), got.Reused
+			t.wire, t.reused, t.began = wireOf(got.Conn), got.Reused, time.Now()
 			t.from = t.wire.wrote.Load()
 		},
 	})
@@ -64,9 +70,10 @@ func (t *trip) traced(ctx context.Context) context.Context {
 // end returns how far the request came that ended with an error under ctx.
 //
 // A receiver that closes an idle connection while a request is on its way to it has not read the request, and TCP shows that: the end of
-// a stream tells which bytes had arrived by then. If none of the request's had, it was not read. If some had, it was read, as a
-// receiver that closes a connection with unread bytes resets it. A reset itself tells nothing for sure. Nor does the end of a stream within TLS, after which bytes
-// may have arrived.
+// a stream tells which bytes had arrived by then. If none of the request's had, it was not read. If some had, it may have been: a receiver that closes a
+// connection with unread bytes resets it, but one that lingers, as Apache does, ends its own stream and drops what it has not read. It does so before it
+// looks at the request, so an end that comes later than crossing is not of that kind. A reset itself tells nothing for sure. Nor does the end of a stream
+// within TLS, after which bytes may have arrived.
 func (t *trip) end(ctx context.Context, err error) reach {
 	switch w := t.wire; {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -82,7 +89,7 @@ func (t *trip) end(ctx context.Context, err error) reach {
 			return unknown
 		case acked <= t.from:
 			return nowhere
-		case w.ended.Load():
+		case w.ended.Load() && !(t.reused && time.Since(t.began) < crossing):
 			return arrived
 		}
 		return unknown
@@ -103,16 +110,7 @@ var errIdleClosed = errors.New("the receiver answered 408 and closed the idle co
 
 // fail returns the error of a request that came so far, in words that name the cause.
 func (t *trip) fail(err error, came reach) unanswered {
-	err = bare(err)
 	return unanswered{why: t.words(err, came), err: err, missed: came == nowhere}
-}
-
-// bare drops what the client says of method and URL: the policy has both.
-func bare(err error) error {
-	for inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "Post "); inner = errors.Unwrap(err) {
-		err = inner
-	}
-	return err
 }
 
 // words says why a request got no answer.
@@ -139,7 +137,7 @@ func (t *trip) words(err error, came reach) string {
 		return "no answer in time"
 	case closed && isWrite(err):
 		return "the receiver closed the connection before it had all of the request"
-	case closed && came == arrived:
+	case closed && t.wire.ended.Load():
 		return "the receiver closed the connection without an answer"
 	case closed:
 		return "the connection broke before there was an answer: " + err.Error()
@@ -150,6 +148,7 @@ func (t *trip) words(err error, came reach) string {
 // unconnected says why there was no connection.
 func unconnected(err error, late, closed bool) string {
 	var op *net.OpError
+	var head tls.RecordHeaderError
 	dialling := errors.As(err, &op) && op.Op == "dial"
 	for errno, words := range ours {
 		if dialling && errors.Is(err, errno) {
@@ -157,6 +156,8 @@ func unconnected(err error, late, closed bool) string {
 		}
 	}
 	switch {
+	case errors.As(err, &head) && string(head.RecordHeader[:]) == "HTTP/":
+		return "the receiver has no TLS there: the URL must begin with http:"
 	case closed && !dialling:
 		return "the receiver closed the connection in the TLS handshake: it may not speak TLS there"
 	case late && !dialling && err == context.DeadlineExceeded:
@@ -236,10 +237,10 @@ type wire struct {
 	wrote atomic.Int64 // bytes
 	ended atomic.Bool  // the other end has ended its stream in order
 
-	mu     sync.Mutex
-	closed bool
-	acked  int64 // bytes that were acknowledged when it was closed
-	known  bool
+	mu    sync.Mutex
+	over  bool  // one end has ended its stream, and these are as they were then:
+	acked int64 // bytes that were acknowledged
+	known bool
 }
 
 // wireOf returns the wire below a connection of newClient's.
@@ -259,6 +260,7 @@ func (w *wire) Write(b []byte) (int, error) {
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if err == io.EOF {
+		w.note()
 		w.ended.Store(true)
 	}
 	return n, err
@@ -266,20 +268,25 @@ func (w *wire) Read(b []byte) (int, error) {
 
 // Close notes what was acknowledged: afterwards the kernel can't be asked.
 func (w *wire) Close() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.closed {
-		w.acked, w.known = acknowledged(w.Conn)
-		w.closed = true
-	}
+	w.note()
 	return w.Conn.Close()
 }
 
-// acknowledged returns how many bytes the other end has acknowledged, or had when the connection was closed. False: the platform does not say.
+// note notes what is acknowledged when the first of the two ends has ended its stream.
+func (w *wire) note() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.acked, w.known = acknowledged(w.Conn)
+		w.over = true
+	}
+}
+
+// acknowledged returns how many bytes the other end has acknowledged, or had when the connection was over. False: the platform does not say.
 func (w *wire) acknowledged() (bytes int64, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.closed {
+	if !w.over {
 		return acknowledged(w.Conn)
 	}
 	return w.acked, w.known

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -58,7 +59,7 @@ var ways = map[string]way{
 	"TLS: closed in the handshake":      {open: toRaw("https", hangUp), text: "the receiver closed the connection in the TLS handshake"},
 	"TLS: reset in the handshake":       {open: toRaw("https", heard(reset)), text: "the receiver closed the connection in the TLS handshake"},
 	"TLS: no end of the handshake":      {open: toRaw("https", func(net.Conn) {}), text: "TLS handshake timeout"},
-	"TLS: the receiver has none":        {open: toTLSless, text: "server gave HTTP response to HTTPS client"},
+	"TLS: the receiver has none":        {open: toTLSless, text: "the receiver has no TLS there: the URL must begin with http:"},
 	"TLS: the URL has none":             {open: toRaw("http", heard(says("\x15\x03\x01\x00\x02\x02\x16"))), text: "the URL must begin with https"},
 
 	"new: closed before the request":    {open: toClosing(hangUp), text: "the receiver closed the new connection before the request"},
@@ -127,7 +128,7 @@ func TestOneAddressOfANameIsEnough(t *testing.T) {
 // A proxy could refuse a request, or lose it: then its ways belong among those above.
 func TestNoProxyIsUsed(t *testing.T) {
 	t.Parallel()
-	if s := open(t, "http://127.0.0.1:1"); s.client.Transport.(*http.Transport).Proxy != nil {
+	if s := open(t, "http://127.0.0.1:1"); s.client.Proxy != nil {
 		t.Error("callbacks go through a proxy")
 	}
 }
@@ -177,12 +178,13 @@ func TestAReceiverMayCloseIdleConnections(t *testing.T) {
 	}
 }
 
-// What a receiver has read is not sent once more within an attempt: it may be what the receiver ended of.
+// What a receiver ends over is not sent once more within an attempt, unless the end may be that of an idle connection.
 func TestARequestThatWasReadIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if calls.Add(1) > 1 {
+			time.Sleep(crossing)
 			panic(http.ErrAbortHandler)
 		}
 	}))
@@ -193,6 +195,40 @@ func TestARequestThatWasReadIsNotSentAgain(t *testing.T) {
 	}
 	if n := calls.Load(); n != 2 {
 		t.Errorf("%d calls, want 2", n)
+	}
+}
+
+// A receiver that lingers ends its stream, and drops what has arrived and is not read yet, as Apache does with an idle connection.
+func TestARequestThatALingeringReceiverDropsIsSentAgain(t *testing.T) {
+	t.Parallel()
+	var handled, again atomic.Int64
+	second := make(chan struct{}) // a second request has arrived at a kept connection
+	var once sync.Once
+	address := listen(t, func(c net.Conn) {
+		go func() {
+			defer c.Close()
+			read := bufio.NewReader(c)
+			if r, err := http.ReadRequest(read); err == nil {
+				_, _ = io.Copy(io.Discard, r.Body)
+				handled.Add(1)
+				_, _ = c.Write([]byte("HTTP/1.1 204 No Content\r\n\r\n"))
+				_, _ = read.Peek(1)
+				once.Do(func() { close(second) })
+				_ = c.(*net.TCPConn).CloseWrite()
+				_, _ = io.Copy(io.Discard, c)
+			}
+		}()
+	})
+	s := open(t, "http://"+address)
+	ctx := context.WithValue(t.Context(), client.ResentKey, func() { again.Add(1) })
+	for range 2 {
+		if err := s.Deliver(ctx, tasks(1))[0]; err != nil {
+			t.Error(err)
+		}
+	}
+	<-second
+	if handled.Load() != 2 || again.Load() != 1 {
+		t.Errorf("%d handled, %d sent again", handled.Load(), again.Load())
 	}
 }
 

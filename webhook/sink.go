@@ -51,8 +51,8 @@ type SinkConfig struct {
 type Sink struct {
 	cfg    SinkConfig
 	sign   []*standard.Webhook
-	client *http.Client
-	fresh  *http.Client // keeps no connections
+	client *http.Transport
+	fresh  *http.Transport // keeps no connections
 }
 
 // NewSink checks the config. It connects to nothing.
@@ -172,7 +172,8 @@ func (s *Sink) exchange(ctx context.Context, id string, body []byte, stored map[
 	return answer, text, nil
 }
 
-// resends is how often a request is sent again of which nothing arrived: an idle connection that is used next may be closed too.
+// resends is how often a request is sent again of which nothing arrived: an idle connection that is used next may be closed too. The last time it
+// has a new connection of its own.
 const resends = 4
 
 // do sends a request until there is an answer, or none can be expected. It alone decides what is sent again: net/http would repeat
@@ -183,7 +184,7 @@ func (s *Sink) do(req *http.Request, t *trip, body []byte) (*http.Response, erro
 	var first error // of a sending that may have arrived, after which it was sent again
 	for sent := 1; ; sent++ {
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body)) // and no GetBody
-		answer, err := by.Do(req)
+		answer, err := by.RoundTrip(req)
 		if err == nil && !t.early(answer) {
 			return answer, nil
 		}
@@ -196,6 +197,9 @@ func (s *Sink) do(req *http.Request, t *trip, body []byte) (*http.Response, erro
 		}
 		switch retry := t.reused || refusedStream(err) != ""; {
 		case came == nowhere && retry && sent <= resends:
+			if sent == resends {
+				by = s.fresh
+			}
 		case came == unknown && t.reused && first == nil && closedByPeer(err):
 			first = t.fail(err, unknown)
 			resent(req.Context())
@@ -222,6 +226,10 @@ func (s *Sink) head(req *http.Request, id string, now time.Time, body []byte) er
 	req.Header.Set("User-Agent", "tocsin")
 	if s.cfg.Node != "" {
 		req.Header.Set(NodeHeader, s.cfg.Node)
+	}
+	if user := req.URL.User; user != nil {
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
 	}
 	req.Header.Set(standard.HeaderWebhookID, id)
 	req.Header.Set(standard.HeaderWebhookTimestamp, fmt.Sprint(now.Unix()))
@@ -254,30 +262,27 @@ const (
 	pingAfter   = 10 * time.Second // of silence on an HTTP/2 connection: a dead one must not take the next callbacks too
 )
 
-// newClient follows no redirect, uses no proxy, and dials only what the guard
+// newClient follows no redirect, as an http.Client would even to tell where it points, uses no proxy, and dials only what the guard
 // lets pass. The guard sees the address that is dialled, after the look-up, so
 // a name that resolves to a private address is refused too.
-func newClient(cfg SinkConfig, guard *ssrf.Guardian, keep bool) *http.Client {
+func newClient(cfg SinkConfig, guard *ssrf.Guardian, keep bool) *http.Transport {
 	connect := min(dialTimeout, cfg.Timeout/3) // so that a receiver that can't be reached shows before the delivery times out
 	dialer := &net.Dialer{Timeout: connect, Control: guard.Safe}
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				c, err := dialer.DialContext(ctx, network, address)
-				if err != nil {
-					return nil, err
-				}
-				return &wire{Conn: c}, nil
-			},
-			TLSHandshakeTimeout: connect,
-			ForceAttemptHTTP2:   true,
-			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialTimeout},
-			MaxIdleConns:        cfg.Conns,
-			MaxIdleConnsPerHost: cfg.Conns,
-			IdleConnTimeout:     idleTimeout,
-			DisableKeepAlives:   !keep,
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &wire{Conn: c}, nil
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		TLSHandshakeTimeout: connect,
+		ForceAttemptHTTP2:   true,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialTimeout},
+		MaxIdleConns:        cfg.Conns,
+		MaxIdleConnsPerHost: cfg.Conns,
+		IdleConnTimeout:     idleTimeout,
+		DisableKeepAlives:   !keep,
 	}
 }
 

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -67,5 +68,19 @@ func TestTheErrorOfAnAnswerSaysWhatItWants(t *testing.T) {
 				t.Errorf("got %q\nwant %q", reason, "callback answered "+c.want)
 			}
 		})
+	}
+}
+
+// An answer is read as one whatever its Location is, which may hold a secret.
+func TestARedirectThatNobodyCanReadIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "/a%zz?token=hush")
+		w.WriteHeader(http.StatusFound)
+	}))
+	t.Cleanup(receiver.Close)
+	err := open(t, receiver.URL).Deliver(t.Context(), tasks(1))[0]
+	if want := "callback answered 302 Found (to what is no URL; redirects are not followed)"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -33,8 +33,8 @@ func open(t *testing.T, url string) *Sink {
 // trust has a Sink accept the certificate of a server.
 func trust(s *Sink, of *httptest.Server) *Sink {
 	if of.TLS != nil {
-		for _, c := range []*http.Client{s.client, s.fresh} {
-			c.Transport.(*http.Transport).TLSClientConfig = of.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+		for _, c := range []*http.Transport{s.client, s.fresh} {
+			c.TLSClientConfig = of.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 		}
 	}
 	return s
@@ -92,7 +92,7 @@ func toFull(t *testing.T) *Sink {
 func fromNowhere(t *testing.T) *Sink {
 	s := open(t, "http://127.0.0.1:1")
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}}
-	s.client.Transport.(*http.Transport).DialContext = dialer.DialContext
+	s.client.DialContext = dialer.DialContext
 	return s
 }
 
@@ -168,7 +168,7 @@ func toClosing(end func(net.Conn)) func(*testing.T) *Sink {
 			end(c)
 			ended <- struct{}{}
 		}))
-		transport := s.client.Transport.(*http.Transport)
+		transport := s.client
 		dial := transport.DialContext
 		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := dial(ctx, network, address)

@@ -31,12 +31,9 @@ func (s *schedulesPage) Filter() string {
 	return query(of.Encode())
 }
 
-// scheduleStates are those that a list can be of.
-var scheduleStates = []string{"active", "inactive", "paused", "ended"}
-
 // schedules lists schedules by name, or by their next fire time, with their last runs.
 func (v *visit) schedules() *page {
-	list := &schedulesPage{States: scheduleStates, Orders: []string{"name", "next_fire"}, Kept: v.kept(scheduleFilters)}
+	list := &schedulesPage{States: api.ScheduleStates, Orders: []string{"name", "next_fire"}, Kept: v.kept(scheduleFilters)}
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}, "last": {"true"}}
 	for name, values := range list.Kept {
 		query.Set(name, values[0])

@@ -12,6 +12,7 @@ require (
 	github.com/rs/zerolog v1.35.1
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.10
 	github.com/tocsinhq/tocsin v0.0.0
 	github.com/tocsinhq/tocsin/api v0.0.0
 	github.com/tocsinhq/tocsin/contrib/tocsinpg v0.0.0
@@ -61,7 +62,6 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
-	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // indirect
 	github.com/tocsinhq/tocsin/contrib/tocsinkafka v0.0.0
 	github.com/tocsinhq/tocsin/contrib/tocsinnats v0.0.0

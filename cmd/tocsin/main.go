@@ -16,11 +16,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/tocsinhq/tocsin"
@@ -86,6 +88,8 @@ func newRoot(a *app) *cobra.Command {
 		SilenceErrors: true,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return bounded(cmd) },
 	}
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -99,6 +103,37 @@ func newRoot(a *app) *cobra.Command {
 		newCluster(a), newTop(a), newBench(a), newSink(a), newDoctor(a), newToken(a), newActs(a), newVersion(a),
 	)
 	return root
+}
+
+// The largest count, and the longest duration, of a flag: sums and multiples of them do not overflow.
+const (
+	maxCount    = 1_000_000_000
+	maxDuration = 10 * 365 * 24 * time.Hour
+)
+
+// bounded refuses counts and durations that no command has a use for. Some commands take less.
+func bounded(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		var ok bool
+		most := strconv.Itoa(maxCount)
+		switch f.Value.Type() {
+		case "duration":
+			d, failed := time.ParseDuration(f.Value.String())
+			ok, most = failed == nil && d >= 0 && d <= maxDuration, maxDuration.String()
+		case "int":
+			n, failed := strconv.Atoi(f.Value.String())
+			ok = failed == nil && n >= 0 && n <= maxCount
+		case "float64":
+			n, failed := strconv.ParseFloat(f.Value.String(), 64)
+			ok = failed == nil && n >= 0 && n <= maxCount
+		default:
+			return
+		}
+		if err == nil && !ok {
+			err = usage("--%s %s: use 0 to %s", f.Name, f.Value, most)
+		}
+	})
+	return err
 }
 
 // noArgs refuses arguments, which for a parent command are unknown commands.

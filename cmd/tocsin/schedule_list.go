@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tocsinhq/tocsin/api"
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
@@ -43,10 +46,8 @@ are made up to 20 minutes ahead. With --last, each has the last entry of its his
 
 func (f *scheduleList) run(ctx context.Context) error {
 	f.State, f.ByNext = schedule.State(f.state), f.sort == "next"
-	switch f.State {
-	case "", schedule.Active, schedule.Inactive, schedule.Paused, schedule.Ended:
-	default:
-		return usage("--state %q: want one of active, inactive, paused, ended", f.state)
+	if f.State != "" && !slices.Contains(schedule.States, f.State) {
+		return usage("--state %q: want one of %s", f.state, strings.Join(api.ScheduleStates, ", "))
 	}
 	switch {
 	case f.sort != "name" && f.sort != "next":

@@ -62,8 +62,6 @@ func (a *app) sweep(ctx context.Context, f sweepFlags) error {
 	switch {
 	case f.grace != 0 && layoutrow.CheckGrace(f.grace) != nil:
 		return usage("--grace %s: want 0s, or %s to %s in whole milliseconds", f.grace, ddl.MinSweepGrace, ddl.MaxSweepGrace)
-	case f.timeout < 0:
-		return usage("--timeout %s: want 0s or more", f.timeout)
 	}
 	if err := checkTimes(f.cron, f.once); err != nil {
 		return err

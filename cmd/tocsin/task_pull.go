@@ -255,8 +255,6 @@ func (s *settling) read(cmd *cobra.Command) (api.SettleOne, error) {
 		return one, usage("--delay is for --do retry and --do snooze")
 	case !given("delay") && s.do == "snooze":
 		return one, usage("--do snooze needs --delay, such as 5m")
-	case s.delay < 0:
-		return one, usage("--delay %s: want 0s or more", s.delay)
 	}
 	if given("delay") {
 		ms := api.Int((s.delay + time.Millisecond - 1).Milliseconds())

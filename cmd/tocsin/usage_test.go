@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -44,6 +46,45 @@ func TestEveryCommandHasHelpAndTheGlobalFlagsAndRefusesAStrayArgument(t *testing
 		}
 	}
 	walk(newRoot(&app{}))
+}
+
+// Counts and durations of flags that would overflow are refused before a command begins. A new type of flag is to be judged here.
+func TestFlagsAtTheEdgesAreRefused(t *testing.T) {
+	t.Parallel()
+	edges := map[string][]string{
+		"duration": {"-1ns", "-1s", "2562047h47m16.854775807s", "-2562047h47m16.854775808s", "87601h", "9223372036854775808h", "1e300s", "NaN", ".inf"},
+		"int":      {"-1", "1000000001", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "1e9", "NaN"},
+		"float64":  {"-1", "NaN", "Inf", "-Inf", "1e300", "1e999"},
+		"uint64":   {"-1", "18446744073709551616", "1e9", "NaN"}, // ids: the largest is one
+	}
+	unbounded := []string{"string", "bool", "stringArray", "stringSlice", "jobID", "stringToString"}
+	root, tried := newRoot(&app{}), 0
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			values, known := edges[f.Value.Type()]
+			if !known && !slices.Contains(unbounded, f.Value.Type()) {
+				t.Errorf("%s --%s: nobody has judged flags of type %s", c.CommandPath(), f.Name, f.Value.Type())
+			}
+			for _, value := range values {
+				tried++
+				if c.Flags().Set(f.Name, value) == nil && codeOf(root.PersistentPreRunE(c, nil)) != exitUsage {
+					t.Errorf("%s takes --%s %s", c.CommandPath(), f.Name, value)
+				}
+			}
+			if known {
+				_, f.Changed = f.Value.Set(f.DefValue), false
+			}
+		})
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
+	if tried < 300 {
+		t.Errorf("only %d values", tried)
+	}
+	call(t, "task", "add", "--type", "a", "--biz-id", "1", "--in", "2562047h").refused(t, exitUsage, "--in 2562047h0m0s: use 0 to 87600h0m0s")
 }
 
 func TestHelpGoesToStandardOutput(t *testing.T) {
@@ -191,7 +232,7 @@ var badTasks = map[string]refusal{
 	"a complete with an error":    {"task settle 1.0.x --do complete --error no", exitUsage, "--error is for --do retry and --do bury"},
 	"a release with a delay":      {"task settle 1.0.x --do release --delay 5s", exitUsage, "--delay is for --do retry and --do snooze"},
 	"a snooze for no time":        {"task settle 1.0.x --do snooze", exitUsage, "--do snooze needs --delay, such as 5m"},
-	"a retry in the past":         {"task settle 1.0.x --do retry --delay -5s", exitUsage, "--delay -5s: want 0s or more"},
+	"a retry in the past":         {"task settle 1.0.x --do retry --delay -5s", exitUsage, "--delay -5s: use 0 to 87600h0m0s"},
 	"pause of an unknown type":    {"biz pause x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
 	"a purge with a bad cron":     {"purge --cron daily", exitUsage, "cron expression \"daily\": expected exactly 5 fields, found 1: [daily]: want five fields such as \"*/5 * * * *\", or \"@every 1m\""},
 	"a purge once and for ever":   {"purge --once --cron @daily", exitUsage, "--once and --cron exclude each other"},

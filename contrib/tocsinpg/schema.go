@@ -61,11 +61,10 @@ const (
 )
 
 // ApplyOutbox makes the table, in a database and schema that must be there, and gives it an identity. It reports whether the
-// table is new. It leaves an outbox that is there as it is: VerifyOutbox says what differs. A table that is no outbox is an
+// table is new: to one of those that run at once. It leaves an outbox that is there as it is: VerifyOutbox says what differs. A table that is no outbox is an
 // error.
 func ApplyOutbox(ctx context.Context, cfg outbox.Config) (created bool, err error) {
-	text, err := PlanOutbox(cfg.Table)
-	if err != nil {
+	if err := checkTable(cfg.Table); err != nil {
 		return false, err
 	}
 	conn, err := connectToApply(ctx, cfg)
@@ -73,18 +72,25 @@ func ApplyOutbox(ctx context.Context, cfg outbox.Config) (created bool, err erro
 		return false, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	there, err := isThere(ctx, conn, cfg.Table)
+	run := func(text string) error {
+		_, err := conn.PgConn().Exec(ctx, render(text, cfg.Table)).ReadAll()
+		switch {
+		case code(err) == noSchema:
+			in, _ := outbox.Split(cfg.Table)
+			return fmt.Errorf("%s has no schema %s: an outbox stands in a schema of yours (%w)", whereIs(conn.Config()), in, err)
+		case err != nil:
+			return fmt.Errorf("make outbox %s in %s: %w", cfg.Table, whereIs(conn.Config()), err)
+		}
+		return nil
+	}
+	if err := run(headSQL); err != nil {
+		return false, err
+	}
+	there, err := isThere(ctx, conn, cfg.Table) // in the transaction, so that one of those that run at once says that it made the table
 	if err != nil {
 		return false, err
 	}
-	if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil {
-		if code(err) == noSchema {
-			in, _ := outbox.Split(cfg.Table)
-			return false, fmt.Errorf("%s has no schema %s: an outbox stands in a schema of yours (%w)", whereIs(conn.Config()), in, err)
-		}
-		return false, fmt.Errorf("make outbox %s in %s: %w", cfg.Table, whereIs(conn.Config()), err)
-	}
-	return !there, nil
+	return !there, run(createSQL + identifySQL)
 }
 
 // isThere reports whether the table is there. A table of another kind is an error.

@@ -27,10 +27,11 @@ func holds(t *testing.T, rule func(Module) []string) {
 	}
 }
 
-func TestImportDirections(t *testing.T)              { holds(t, Imports) }
-func TestSQLStandsInItsHomesAlone(t *testing.T)      { holds(t, SQL) }
-func TestAPageDeepAmongTheRowsIsJudged(t *testing.T) { holds(t, Pages) }
-func TestPackagesAreDocumented(t *testing.T)         { holds(t, PackageDocs) }
+func TestImportDirections(t *testing.T)               { holds(t, Imports) }
+func TestSQLStandsInItsHomesAlone(t *testing.T)       { holds(t, SQL) }
+func TestAPageDeepAmongTheRowsIsJudged(t *testing.T)  { holds(t, Pages) }
+func TestWhatProgramsBringAlongIsJudged(t *testing.T) { holds(t, AtOnce) }
+func TestPackagesAreDocumented(t *testing.T)          { holds(t, PackageDocs) }
 func TestExportedNamesAreDocumented(t *testing.T) {
 	holds(t, ExportedDocs)
 }

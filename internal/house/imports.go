@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"schedule":                    {".", "biztype", "schedule/firetimes", "internal/store", "internal/client", "internal/ids", "internal/loop", "internal/mysql", "internal/name", "internal/yamlfile"},
 	"pull":                        {".", "biztype", "dispatcher", "schedule", "internal/store", "internal/client", "internal/ids", "internal/mysql"},
 	"node":                        {".", "pull", "assign", "outbox", "outbox/relay", "scanner", "dispatcher", "schedule", "upkeep", "internal/duequeue", "internal/store", "biztype", "webhook", "sink", "internal/..."},
-	"node/nodetest":               {".", "biztype", "ddl", "node", "outbox", "outbox/relay", "tocsintest", "webhook", "internal/ids", "internal/client"},
+	"node/nodetest":               {".", "biztype", "ddl", "node", "outbox", "outbox/relay", "tocsintest", "webhook", "internal/ids", "internal/client", "internal/mysql"},
 	"schedule/firetimes":          {},
 	"tocsintest":                  {".", "ddl", "biztype", "outbox", "internal/client", "internal/devserver"},
 	"contrib/tocsinprom":          {"."},

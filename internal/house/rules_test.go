@@ -52,6 +52,21 @@ func TestPagesComplainsOfItsList(t *testing.T) {
 	})
 }
 
+func TestAtOnceComplains(t *testing.T) {
+	each(t, func(m Module) []string { return atOnce(m, nil) }, map[string]source{
+		"a function":                   {"ddl/x.go", "package ddl\nfunc ApplyIt() {}", "ddl.ApplyIt: programs may call it at once"},
+		"a command":                    {"cmd/tocsin/x.go", "package main\nvar a = cobra.Command{Use: \"apply FILE\"}", "command x.go apply: programs"},
+		"a method of an inner type":    {"ddl/x.go", "package ddl\nfunc (a *thing) Apply() {}", ""},
+		"a function with another name": {"ddl/x.go", "package ddl\nfunc Settle() {}", ""},
+	})
+}
+
+func TestAtOnceComplainsOfItsList(t *testing.T) {
+	each(t, func(m Module) []string { return atOnce(m, map[string]string{"ddl.Apply": "TestNone"}) }, map[string]source{
+		"the list is out of date": {"ddl/x.go", "package ddl\nfunc Apply() {}", `there is no "TestNone"`},
+	})
+}
+
 func TestSkipsComplains(t *testing.T) {
 	none := func(m Module) []string { return skips(m, nil) }
 	each(t, none, map[string]source{

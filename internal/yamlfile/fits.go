@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,9 +45,28 @@ func fits(node ast.Node, t reflect.Type) error {
 	case *ast.SequenceNode:
 		return itemsFit(n, t)
 	case *ast.IntegerNode, *ast.FloatNode, *ast.StringNode:
-		if text := n.GetToken().Value; noun(t) == noun(reflect.TypeFor[int]()) && !decimal.MatchString(text) {
-			return ErrorAt(n, "%q is not a whole number", text)
-		}
+		return whole(n, t)
+	}
+	return nil
+}
+
+// whole refuses what is no number of a whole type, or out of its range: the library makes the smallest number of what is too large.
+func whole(node ast.Node, t reflect.Type) error {
+	if noun(t) != noun(reflect.TypeFor[int]()) {
+		return nil
+	}
+	text := node.GetToken().Value
+	if !decimal.MatchString(text) {
+		return ErrorAt(node, "%q is not a whole number", text)
+	}
+	var err error
+	if digits := strings.ReplaceAll(text, "_", ""); reflect.Zero(t).CanUint() {
+		_, err = strconv.ParseUint(digits, 10, t.Bits())
+	} else {
+		_, err = strconv.ParseInt(digits, 10, t.Bits())
+	}
+	if err != nil {
+		return ErrorAt(node, "%s is out of range", text)
 	}
 	return nil
 }

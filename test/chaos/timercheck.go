@@ -18,6 +18,7 @@ const (
 	slowStaying = 16 * time.Second     // as many as this at most
 	lateAnswer  = 20 * time.Second     // a change that nobody acknowledged may be stored this long after its answer
 	firstWindow = time.Minute          // after a change: its first runs
+	punctual    = 5 * time.Second      // a run that comes later than this is made up for
 )
 
 // spell is the time in which one revision of a schedule was in force. At some time between lo and hi, by the server's

@@ -86,10 +86,16 @@ func (c *timerCheck) turns() {
 // turn checks that every earlier run had ended when a delivery began. One that was too late to be delivered holds up none.
 func (c *timerCheck) turn(f *firing, d delivery) {
 	for _, before := range c.runs {
-		if before.precedes(f) && before.openIn(d.At, d.At) && !before.because(missedReason) && !c.missedBy(before, d.At) {
+		if before.precedes(f) && before.openIn(d.At, d.At) && !before.because(missedReason) && !c.missedBy(before, d.At) && !c.spared(before, d.At) {
 			c.broken(promiseTurn, d.String()+" beside\n"+before.String()+"\nof\n"+f.String())
 		}
 	}
+}
+
+// spared reports whether a run waits for its turn behind runs that replace: one by hand or made up for, that has not begun.
+func (c *timerCheck) spared(f *firing, t time.Time) bool {
+	begun := slices.ContainsFunc(c.deliveries[f.JobID], func(d delivery) bool { return !d.At.After(t) })
+	return c.overlap == schedule.OverlapReplace && !begun && (f.byHand() || t.Sub(f.Due) > punctual)
 }
 
 // missedBy reports whether a run was too late to begin at a time, and had not begun: it holds up none. Of one that has waited, lateness counts from when

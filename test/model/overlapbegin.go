@@ -107,8 +107,12 @@ func (w *overlapWorld) begins(s *overlaps, i int) string {
 		r.stage = runReplaced
 	case late && first && !hand:
 		r.stage = runMissed
-	case met && w.policy == Replaces && !hand && !w.later(s, n):
-		w.meets(s, n, s.cancels)
+	case met && w.policy == Replaces && !hand && first && !w.later(s, n):
+		w.meets(s, n, func(i int) {
+			if r := &s.runs[i]; !w.byHand.has(i) || r.stage != runPending || r.begun { // one by hand that has not begun waits on
+				s.cancels(i)
+			}
+		})
 		return w.claims(s, i)
 	case met && w.policy == Skips && !hand && (first || w.off[RetryWaits]) && !w.later(s, n):
 		r.stage = runSkipped
