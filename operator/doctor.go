@@ -137,7 +137,11 @@ func (v View) etcdHealth(ctx context.Context) (is string, err error) {
 		if err == nil {
 			err = keys.Alarms(ctx)
 		}
-		is = fmt.Sprintf("%s answers; groups with nodes: %s", strings.Join(v.Etcd.Endpoints, ", "), cmp.Or(strings.Join(groups, ", "), "-"))
+		one := ""
+		if len(v.Etcd.Endpoints) > 1 {
+			one = "one of "
+		}
+		is = fmt.Sprintf("%s%s answers; groups with nodes: %s", one, strings.Join(v.Etcd.Endpoints, ", "), cmp.Or(strings.Join(groups, ", "), "-"))
 		return err
 	})
 	return is, err
@@ -204,16 +208,33 @@ func (p patient) examine(ctx context.Context) []Check {
 	for i := range p.uses {
 		all.Go(func() { servers[i], facts[i] = p.server(ctx, i) })
 	}
+	var unread error
 	if p.may("biz_type", "SELECT") {
-		all.Go(func() { types = p.bizTypes(ctx) })
+		all.Go(func() { types, unread = p.bizTypes(ctx) })
 	}
 	if p.paused != nil && p.may("schedule", "SELECT") {
 		all.Go(func() { schedules = p.schedules(ctx) })
 	}
 	all.Go(func() { etcd = p.askEtcd(ctx) })
 	all.Wait()
-	answered := slices.ContainsFunc(servers, func(checks []Check) bool { return checks[0].Level != Fail })
-	return slices.Concat(slices.Concat(servers...), same(p.uses, facts), schemas(facts), types, schedules, etcd, p.compareIdentity(etcd, answered, id, refused))
+	c, told := unusable(servers)
+	if told && unread != nil {
+		types[0] = of("biz types", good(types[0].Name, "not read: see %s: %s", c.Subject, c.Name))[0]
+	}
+	return slices.Concat(slices.Concat(servers...), same(p.uses, facts), schemas(facts), types, schedules, etcd, p.compareIdentity(etcd, c, id, refused))
+}
+
+// unusable returns the first check that says why tables of a server can't be used. What depends on them has the same cause, and needs no
+// finding of its own.
+func unusable(servers [][]Check) (c Check, any bool) {
+	for _, checks := range servers {
+		if i := slices.IndexFunc(checks, func(c Check) bool {
+			return c.Level == Fail && slices.Contains([]string{"reachable", "layout", "commit", "tables", "rights"}, c.Name)
+		}); i >= 0 {
+			return checks[i], true
+		}
+	}
+	return c, false
 }
 
 // server examines one server. If it can't be asked, that is the one check, and the facts are zero.
@@ -247,8 +268,11 @@ func layout(err error, tables int) Check {
 	if refused := (*store.Unusable)(nil); errors.As(err, &refused) && refused.Older {
 		return bad(Fail, name, err.Error(), "run `tocsin ddl restore-check`, which says what the copy lacks and what to decide")
 	}
+	if mysql.ClassOf(err) == mysql.Denied {
+		return bad(Fail, name, err.Error(), "run what `tocsin ddl grants` prints for the roles of this user, as an administrator")
+	}
 	if err != nil {
-		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, or correct layout, cluster and servers in the config: apply makes what is missing, and changes no layout or cluster id that is stored")
+		return bad(Fail, name, err.Error(), "do what it says, or correct layout, cluster and servers in the config: `tocsin ddl apply` makes what is missing, and changes no layout or cluster id that is stored")
 	}
 	return good(name, "as in the config; %d task tables", tables)
 }
@@ -290,19 +314,18 @@ func (p patient) askEtcd(ctx context.Context) []Check {
 	return of("etcd", good(name, "%s", is))
 }
 
-// compareIdentity judges whether etcd has bound the cluster to these databases, if both answer. It takes the checks of etcd,
-// whether any server answered, and what identity returned.
-func (p patient) compareIdentity(etcd []Check, answered bool, id string, refused error) []Check {
+// compareIdentity judges whether etcd has bound the cluster to these databases, if both answer. It takes the checks of etcd, what
+// unusable returned, and what identity returned.
+func (p patient) compareIdentity(etcd []Check, unusable Check, id string, refused error) []Check {
 	const name = "identity"
 	if p.identity == nil || Worst(etcd) >= Fail {
 		return nil
 	}
-	if !answered {
-		return of("etcd", bad(Warn, name, "not compared with the databases: no server can be reached", "make the servers reachable first"))
-	}
 	switch {
 	case refused != nil:
 		return of("etcd", bad(Fail, name, refused.Error(), "do what it says: no node starts with this config"))
+	case id == "" && unusable.Level == Fail:
+		return of("etcd", good(name, "not compared with the databases: see %s: %s", unusable.Subject, unusable.Name))
 	case id == "":
 		return of("etcd", bad(Warn, name, "no database that answers has one, so nodes of another cluster with the same id are not kept out", "run `tocsin ddl apply`"))
 	default:

@@ -28,7 +28,7 @@ func (w ward) Facts(ctx context.Context, i int) (store.Facts, error) {
 	return f, said.facts
 }
 
-func (w ward) Commit(context.Context, int) (bool, error) { return true, nil }
+func (w ward) Commit(_ context.Context, i int) (bool, error) { return w[i].check == nil, nil }
 
 func (w ward) Trial(context.Context, int, store.Rights) ([]store.Flaw, string, error) {
 	return nil, "toc@%", nil
@@ -82,6 +82,22 @@ var examinations = map[string]struct {
 	"a foreign layout": {
 		ward: ward{0: {}, 1: {check: errors.New("8x16, not 8x1024")}},
 		want: []string{"fail server db2: layout: 8x16, not 8x1024"},
+	},
+	"servers that are down, and so neither biz types nor an identity": {
+		ward: ward{0: {facts: errors.New("refused")}, 1: {facts: errors.New("refused")}},
+		spoil: func(p *patient) {
+			p.types = func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("refused") }
+			identityOf("", nil)(p)
+		},
+		want: []string{"fail server db1: reachable: refused", "fail server db2: reachable: refused"},
+	},
+	"another cluster's database, and so neither biz types nor an identity": {
+		ward: ward{0: {check: errors.New("of another cluster")}, 1: {}},
+		spoil: func(p *patient) {
+			p.types = func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("of another cluster") }
+			identityOf("", nil)(p)
+		},
+		want: []string{"fail server db1: layout: of another cluster"},
 	},
 	"no biz types, no etcd in the config": {
 		ward: bothWell,

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,7 +17,7 @@ import (
 )
 
 // bizTypes judges the stored policies, and whether the nodes deliver what they name.
-func (p patient) bizTypes(ctx context.Context) []Check {
+func (p patient) bizTypes(ctx context.Context) (_ []Check, unread error) {
 	bounded, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	policies, err := p.types(bounded)
@@ -29,7 +30,7 @@ func (p patient) bizTypes(ctx context.Context) []Check {
 		checks = append(checks, unasked(policies, groups, p.asked)...)
 	}
 	checks = append(append(checks, p.secrets(policies, groups)...), p.sinks(ctx, policies, groups)...)
-	return append(of("biz types", checks...), of("nodes", programs(groups)...)...)
+	return append(of("biz types", checks...), of("nodes", programs(groups)...)...), err
 }
 
 // storedTypes judges the stored policies, or why they could not be read.
@@ -45,7 +46,7 @@ func storedTypes(policies []biztype.Policy, err error) Check {
 	case mysql.ClassOf(err) == mysql.Missing:
 		return bad(Fail, name, err.Error(), "run `tocsin ddl apply`, then `tocsin biz apply FILE`")
 	case err != nil:
-		return bad(Fail, name, err.Error(), "mend the server first")
+		return bad(Fail, name, err.Error(), cmp.Or(refusalFixes[mysql.Number(err)], "mend the server first"))
 	case len(policies) == 0:
 		return bad(Warn, name, "none, so no task can be added", fix)
 	case paused > 0:

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,11 +22,11 @@ func (p patient) may(table, right string) bool {
 
 // trials tests what the user may do on a server, and whether commits end.
 func (p patient) trials(ctx context.Context, i int) []Check {
-	committed := good("commit", "not tried: it inserts and deletes a task, and the role may not")
+	committed, tables := good("commit", "not tried: it inserts and deletes a task, and the role may not"), true
 	if p.may(store.TaskTables, "INSERT") && p.may(store.TaskTables, "DELETE") {
-		committed = p.commit(ctx, i)
+		committed, tables = p.commit(ctx, i)
 	}
-	if committed.Level == Fail {
+	if committed.Level == Fail || !tables {
 		return []Check{committed} // the rights can't be tried, and are not the cause
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialPatience*p.timeout)
@@ -37,14 +38,21 @@ func (p patient) trials(ctx context.Context, i int) []Check {
 // trialPatience is how many times longer than one question a trial of all tables may take.
 const trialPatience = 3
 
-// commit commits one write, and judges its commit, or its absence in time.
-func (p patient) commit(ctx context.Context, i int) Check {
+// commit commits one write, and judges its commit, or its absence in time. It has no tables if no database is the config's.
+func (p patient) commit(ctx context.Context, i int) (_ Check, tables bool) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	begun := time.Now()
 	tried, err := p.servers.Commit(ctx, i)
 	took := time.Since(begun).Round(100 * time.Microsecond)
 	const name = "commit"
+	if err == nil && !tried {
+		return good(name, "not tried: no database is the config's, see the check layout"), false
+	}
+	return committed(name, took, err), true
+}
+
+func committed(name string, took time.Duration, err error) Check {
 	switch class := mysql.ClassOf(err); {
 	case class == mysql.Missing, class == mysql.Denied:
 		return bad(Warn, name, "not tried: "+err.Error(), "give the user the tables and rights that the checks beside this one name")
@@ -57,8 +65,6 @@ func (p patient) commit(ctx context.Context, i int) Check {
 		return bad(Fail, name, "the server takes no writes: "+err.Error(), "end what the server's words name, or point this server's dsn at one that takes writes")
 	case err != nil:
 		return bad(Fail, name, err.Error(), "mend the server: it takes no write")
-	case !tried:
-		return bad(Warn, name, "not tried: no database is the config's", "see the check layout")
 	}
 	return good(name, "a write is committed in %s", took)
 }
@@ -67,7 +73,7 @@ func (p patient) commit(ctx context.Context, i int) Check {
 // for "".
 func rights(roles string, flaws []store.Flaw, user string, err error) []Check {
 	if err != nil {
-		return []Check{bad(Fail, "rights", err.Error(), "mend the server first")}
+		return []Check{bad(Fail, "rights", err.Error(), cmp.Or(refusalFixes[mysql.Number(err)], "mend the server first"))}
 	}
 	checks := []Check{present(flaws), granted(roles, flaws, user)}
 	locked := slices.DeleteFunc(slices.Clone(flaws), func(f store.Flaw) bool { return f.Absent() || f.Denied() })

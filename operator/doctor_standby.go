@@ -124,13 +124,25 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+const (
+	passwordExpired = "give the user a new password (ALTER USER ... IDENTIFIED BY), and this server's dsn too"
+	accountLocked   = "unlock the user (ALTER USER ... ACCOUNT UNLOCK)"
+)
+
 // refusalFixes are what to do about a server that answers and refuses connections, by the number of its error.
 var refusalFixes = map[uint16]string{
 	1040: "raise max_connections there, or lower max_conns in the config: SHOW PROCESSLIST tells who holds the connections",
 	1047: "it is a node of Galera that is not ready: see wsrep_cluster_status and wsrep_ready there",
 	1053: "it stops: start it again",
+	1129: "run mysqladmin flush-hosts there (in MySQL TRUNCATE performance_schema.host_cache): too many attempts to connect from this host have failed",
+	1184: "correct init_connect of the server: it fails for this user, and the server's log says why",
 	1203: "raise max_user_connections there, or lower max_conns in the config",
 	1226: "raise the limit of this user (ALTER USER ... WITH), or lower max_conns in the config",
+	1820: passwordExpired,
+	1862: passwordExpired,
+	3118: accountLocked,
+	4151: accountLocked,
+	3159: "set tls in this server's dsn, to true or to the name of a set of certificates: the server admits no connection without TLS",
 	3032: readOnlyRoles["offline_mode"].fix,
 	6400: readOnlyRoles["offline_mode"].fix,
 }
@@ -154,10 +166,13 @@ func unreachable(err error, use serverUse, seen []mysql.Sighting) Check {
 			old, strings.Join(ready, " or "), pageFailOver, old))
 	case len(ready) > 0 && len(ready) == len(seen):
 		return bad(Fail, name, err.Error(), fmt.Sprintf("all are read-only: as %s tells, turn read_only off at the one that is to be the primary", pageFailOver))
+	case mysql.OfTLS(err):
+		return bad(Fail, name, err.Error(), fmt.Sprintf("it answers, but TLS fails: correct the server's certificate, or tls of %s in the config and in its dsn", use.Name))
 	case errors.Is(err, mysql.ErrSession):
 		return bad(Fail, name, err.Error(), fmt.Sprintf("remove that from the server's init_connect, or from the dsn of %s in the config", use.Name))
 	case mysql.ClassOf(err) == mysql.Barred || mysql.ClassOf(err) == mysql.Denied:
-		return bad(Fail, name, err.Error(), fmt.Sprintf("give the user access, or correct the dsn of %s in the config", use.Name))
+		fix := fmt.Sprintf("give the user access, or correct the dsn of %s in the config; a user that needs TLS is refused like one with a wrong password", use.Name)
+		return bad(Fail, name, err.Error(), cmp.Or(refusalFixes[mysql.Number(err)], fix))
 	case mysql.Number(err) != 0:
 		return bad(Fail, name, err.Error(), cmp.Or(refusalFixes[mysql.Number(err)], "it answers, and refuses connections or statements: mend what it says"))
 	}

@@ -1,10 +1,14 @@
 package operator
 
 import (
+	"crypto/x509"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+
+	driverlib "github.com/go-sql-driver/mysql"
 
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/mysql"
@@ -104,5 +108,31 @@ func TestVersions(t *testing.T) {
 	}
 	if got := complaints(programs(groups)); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestTheFixIsForWhatTheServerSays(t *testing.T) {
+	t.Parallel()
+	number := func(n uint16) error { return &driverlib.MySQLError{Number: n, Message: "no"} }
+	for name, c := range map[string]struct {
+		err error
+		fix string
+	}{
+		"init_connect fails":          {number(1184), "correct init_connect"},
+		"the password has expired":    {number(1862), "ALTER USER ... IDENTIFIED BY"},
+		"a new password is wanted":    {number(1820), "ALTER USER ... IDENTIFIED BY"},
+		"the user is locked":          {number(3118), "ACCOUNT UNLOCK"},
+		"the user is locked there":    {number(4151), "ACCOUNT UNLOCK"},
+		"the host is blocked":         {number(1129), "flush-hosts"},
+		"TLS is wanted":               {number(3159), "set tls"},
+		"a wrong password, or TLS":    {number(1045), "needs TLS"},
+		"no TLS there":                {driverlib.ErrNoTLS, "TLS fails"},
+		"a certificate of a stranger": {x509.UnknownAuthorityError{}, "TLS fails"},
+		"a way to log in":             {driverlib.ErrUnknownPlugin, "give the user access"},
+		"nobody listens":              {io.EOF, "start it"},
+	} {
+		if got := unreachable(c.err, serverUse{Name: "db1"}, nil); !strings.Contains(got.Fix, c.fix) || c.fix != "start it" && strings.Contains(got.Fix, "start it") {
+			t.Errorf("%s: %q, want %q", name, got.Fix, c.fix)
+		}
 	}
 }

@@ -56,7 +56,11 @@ func (a *app) served(_ context.Context, v visit) []operator.Check {
 	if _, named := v.failing("health"); named && len(v.file.Etcd.Endpoints) == 0 {
 		return nil // a config for sweepers or services
 	}
-	if _, _, _, err := a.serveConfig(serveFlags{}, prometheus.NewRegistry()); err != nil {
+	_, _, _, err := a.serveConfig(serveFlags{}, prometheus.NewRegistry())
+	told := func(c operator.Check) bool {
+		return c.Level != operator.OK && strings.Contains(c.Is, operator.OneLine(err))
+	}
+	if err != nil && !slices.ContainsFunc(v.before, told) {
 		return checkOf(operator.Warn, "config", "serve", "a node would not start here: "+operator.OneLine(err), "correct the config file, or give this host the files that it names, if a node is to run here")
 	}
 	return nil

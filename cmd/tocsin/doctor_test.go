@@ -176,15 +176,19 @@ func TestDoctorNamesWhatFailsAndWhatToChange(t *testing.T) {
 		},
 		"server down": {
 			s.yaml(s.layout, "toc:hunter2@tcp(127.0.0.1:1)/"),
-			"server db1: reachable, biz types: stored", "start it, or correct the dsn of db1",
+			"server db1: reachable", "start it, or correct the dsn of db1",
 		},
 		"etcd down": {
 			good[:strings.Index(good, "etcd:")] + "etcd:\n  endpoints: [\"127.0.0.1:1\"]\n",
 			"etcd: health", "start it, or correct etcd.endpoints",
 		},
+		"a file of etcd's TLS that is not there": {
+			good[:strings.Index(good, "etcd:")] + "etcd:\n  endpoints: [\"127.0.0.1:1\"]\n  tls: {ca: /no/such.pem}\n",
+			"etcd: health", "correct etcd in the config",
+		},
 		"another layout": {
 			strings.Replace(good, "tables: 4", "tables: 8", 1),
-			"server db1: layout, biz types: stored", "run `tocsin ddl apply`, or correct layout",
+			"server db1: layout", "do what it says, or correct layout",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,10 +201,13 @@ func TestDoctorNamesWhatFailsAndWhatToChange(t *testing.T) {
 			if !strings.Contains(r.stdout, c.fix) || strings.Contains(r.stdout, "hunter2") {
 				t.Errorf("want %q and no password:\n%s", c.fix, r.stdout)
 			}
+			if strings.Contains(r.stdout, "a node would not start") { // the cause has its finding
+				t.Errorf("one cause is told twice:\n%s", r.stdout)
+			}
 			if name != "server down" {
 				return
 			}
-			if got.finding(t, "warn", "identity", "not compared with the databases"); strings.Contains(r.stdout, "ddl apply") { // its tables may be all right
+			if got.finding(t, "ok", "identity", "not compared with the databases"); strings.Contains(r.stdout, "ddl apply") { // its tables may be all right
 				t.Errorf("it advises ddl apply while no server can be reached:\n%s", r.stdout)
 			}
 		})

@@ -163,6 +163,7 @@ type sessionConnector struct {
 	leave   func()        // see Spec.limit
 	moved   chan struct{} // of the pool, with home
 	observe Observe
+	vain    atomic.Pointer[time.Time] // when no server behind the address took writes, see anyServer; nil: one did, or none was asked
 	turned  atomic.Pointer[time.Time] // when a connection to a server that took writes was last refused one; nil: never
 }
 

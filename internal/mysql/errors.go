@@ -57,7 +57,7 @@ func ClassOf(err error) Class {
 		return Contended
 	case errors.Is(err, errNoPrimary):
 		return Demoted
-	case errors.Is(err, ErrSession):
+	case errors.Is(err, ErrSession), noLogin(err):
 		return Barred
 	case lost(err), untrusted(err):
 		return Lost
@@ -78,6 +78,17 @@ func lost(err error) bool {
 	var network net.Error
 	return errors.As(err, &network)
 }
+
+// noLogin reports whether the driver can't log in in the way that the server wants.
+func noLogin(err error) bool {
+	return slices.ContainsFunc([]error{
+		driverlib.ErrNoTLS, driverlib.ErrCleartextPassword, driverlib.ErrNativePassword, driverlib.ErrOldPassword, driverlib.ErrUnknownPlugin,
+		driverlib.ErrOldProtocol,
+	}, func(one error) bool { return errors.Is(err, one) })
+}
+
+// OfTLS reports whether no connection was made because of TLS.
+func OfTLS(err error) bool { return untrusted(err) || errors.Is(err, driverlib.ErrNoTLS) }
 
 // untrusted reports whether no connection was made because one side rejects the
 // other's certificate, for example because it expired or belongs to another host.

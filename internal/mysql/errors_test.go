@@ -54,6 +54,8 @@ func TestErrorsBecomeClasses(t *testing.T) {
 		"a certificate of a stranger":            {x509.UnknownAuthorityError{}, Lost},
 		"a certificate of ours that expired":     {tls.AlertError(45), Lost},
 		"no TLS":                                 {tls.RecordHeaderError{}, Lost},
+		"a server without TLS":                   {driverlib.ErrNoTLS, Barred},
+		"a way to log in that nobody knows here": {driverlib.ErrUnknownPlugin, Barred},
 		"a syntax error":                         {number(1064), Other},
 	} {
 		t.Run(name, func(t *testing.T) {

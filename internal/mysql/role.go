@@ -114,6 +114,7 @@ func roleOver(ctx context.Context, conn *sql.Conn) (why string, err error) {
 // How a server that takes writes is looked for behind one address.
 const (
 	dials       = 3               // connections in a row
+	inVain      = time.Second     // for which a pool makes one each time, when three have led to none: a cluster would flood a server that stays read-only
 	readOnlyFor = 5 * time.Second // how long a connection to a server that takes none is used: for reads
 )
 
@@ -121,10 +122,19 @@ const (
 func (c *sessionConnector) anyServer(ctx context.Context) (driver.Conn, error) {
 	for n := 1; ; n++ {
 		conn, err := c.connect(ctx, c.to, nil)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case conn.readOnly == "" || n == dials:
+		}
+		if conn.readOnly == "" {
+			c.vain.Store(nil)
+			return conn, nil
+		}
+		now := time.Now()
+		if n == dials {
+			c.vain.Store(&now)
+			return conn, nil
+		}
+		if last := c.vain.Load(); last != nil && now.Sub(*last) < inVain {
 			return conn, nil
 		}
 		_ = conn.Close()

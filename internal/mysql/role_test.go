@@ -213,6 +213,24 @@ func TestOneAddressMayLeadToAnotherServerEachTime(t *testing.T) {
 	}
 }
 
+// TestAServerThatStaysReadOnlyIsNotFlooded counts the connections of a pool whose server takes no writes: the pool looks for another one, now and then.
+func TestAServerThatStaysReadOnlyIsNotFlooded(t *testing.T) {
+	t.Parallel()
+	b := startBalancer(t, startServer(t, "SET GLOBAL read_only = 1").Endpoint())
+	db := open(t, asUser("shop", b.Addr().String())).DB
+	const pool = 12
+	for range pool { // all stay in use
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if made := b.next.Load(); made > 2*pool { // each would make three
+		t.Errorf("%d connections were made for %d", made, pool)
+	}
+}
+
 // TestAReaderNamedFirstIsNotUsed is a cluster's reader and its writer, in that order, neither of them with read_only.
 func TestAReaderNamedFirstIsNotUsed(t *testing.T) {
 	t.Parallel()

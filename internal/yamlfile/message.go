@@ -32,10 +32,14 @@ func message(err yaml.Error) string {
 	// A repeated key's message ends with the place of the first one as
 	// [line:column]; the rest are plain.
 	text, place, found := strings.Cut(firstLine(err.GetMessage()), " at [")
-	if hasAny(text, "'@' is a reserved character", "undefined alias name", "value is not allowed in this context") {
+	switch {
+	case strings.HasPrefix(text, "mapping value is not allowed"):
+		text += `: a value with ": " in it needs quotes`
+	case hasAny(text, "invalid key for this map", "must be specified"):
+		text += `: within braces and brackets, a value with any of [ ] { } or a comma in it needs quotes, such as "[::1]:2379"`
+	case hasAny(text, "'@' is a reserved character", "undefined alias name", "value is not allowed in this context"):
 		text += `: a value that begins with * or @ needs quotes, such as cron: "*/5 * * * *"`
-	}
-	if strings.Contains(text, "found character '\t'") {
+	case strings.Contains(text, "found character '\t'"):
 		text = "a tab stands here: indent YAML with spaces"
 	}
 	if found {
