@@ -150,6 +150,7 @@ func TestAFailureAlwaysHasAReason(t *testing.T) {
 		"nil":                        {nil, "no reason given"},
 		"an empty text":              {errors.New(""), none + "*errors.errorString, without a text"},
 		"white space":                {errors.New(" \n\t"), none + "*errors.errorString, without a text"},
+		"nothing that can be seen":   {errors.New("\u200b\u2060 \ufeff"), none + "*errors.errorString, without a text"},
 		"a type without words":       {&silent{}, none + "*tocsin_test.silent, without a text"},
 		"that, wrapped":              {fmt.Errorf("%w", &silent{}), none + "*tocsin_test.silent, without a text"},
 		"joined":                     {errors.Join(errors.New(""), errors.New("")), none + "*errors.joinError, without a text"},

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // Words returns the text of an error. An error without one is named by the type of its innermost error. The methods of err may panic.
 func Words(err error) string {
 	text := err.Error()
-	if strings.TrimSpace(text) != "" {
+	if !blank(text) {
 		return text
 	}
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
@@ -29,8 +30,13 @@ func OrUnknown(err error) error {
 // PanicWords returns the text of a panic with a value.
 func PanicWords(value any) string {
 	text := fmt.Sprint(value)
-	if strings.TrimSpace(text) == "" {
+	if blank(text) {
 		text = fmt.Sprintf("a value of type %T, without a text", value)
 	}
 	return "panic: " + text
+}
+
+// blank reports whether nothing of a text can be seen: it has spaces and marks of formatting alone, such as one without width.
+func blank(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsSpace(r) && !unicode.Is(unicode.Cf, r) })
 }
