@@ -116,7 +116,8 @@ func TestNodesOfANewGroupStartWithoutAWarning(t *testing.T) {
 			t.Errorf("epoch %d", epoch)
 		}
 		for _, line := range log.Lines() {
-			if line["level"] == "warn" || line["level"] == "error" {
+			others := strings.Contains(fmt.Sprint(line["error"]), "compacted") // by another test, as they share an etcd
+			if !others && (line["level"] == "warn" || line["level"] == "error") {
 				t.Errorf("logged %v", line)
 			}
 		}

@@ -57,6 +57,13 @@ func (l *limited) Deliver(_ context.Context, tasks []tocsin.Info) []error {
 	return errs
 }
 
+// asked is how many calls it has had.
+func (l *limited) asked() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls
+}
+
 func (l *limited) takes(now time.Time) bool { return (l.down == nil || !l.down()) && l.limit(now) }
 
 // evenly allows one call in each part of a second, as a token bucket of one does.
@@ -192,10 +199,12 @@ func TestATargetThatSaidLaterToAllIsSoonAtFullSpeed(t *testing.T) {
 			g := &limited{limit: func(time.Time) bool { return true }, rest: rest, took: 3 * time.Millisecond}
 			inBubbleWith(t, byDefault(), g, inReach(g, 1), func(r *rig) {
 				began := time.Now()
+				g.mu.Lock()
 				g.down = func() bool { return time.Since(began) < 2*time.Minute }
+				g.mu.Unlock()
 				ids := r.dueNow(5000)
 				pass(2*time.Minute - time.Millisecond)
-				if n := g.calls; n > 120 {
+				if n := g.asked(); n > 120 {
 					t.Errorf("%d calls while it was down", n)
 				}
 				pass(30 * time.Second) // a rest, and the rate doubles and doubles
@@ -252,7 +261,7 @@ func TestATaskThatIsAlwaysToldLaterEndsAndHoldsUpNoOther(t *testing.T) {
 		if row := r.store.row(poison); row.Status != tocsin.Pending || row.Attempts != 0 || !strings.HasPrefix(row.LastError, "told later ") {
 			t.Errorf("%s after %d attempts: %s", row.Status, row.Attempts, row.LastError)
 		}
-		calls := g.calls
+		calls := g.asked()
 		pass(laterFor)
 		if row := r.store.row(poison); row.Attempts == 0 {
 			t.Errorf("no attempt after a day: %s", row.LastError)
@@ -261,7 +270,7 @@ func TestATaskThatIsAlwaysToldLaterEndsAndHoldsUpNoOther(t *testing.T) {
 		if row := r.store.row(poison); row.Status != tocsin.Dead || row.Attempts != 16 || row.LastError != "callback answered 503" {
 			t.Errorf("%s after %d attempts: %s", row.Status, row.Attempts, row.LastError)
 		}
-		if n := g.calls - calls; n > 3000 {
+		if n := g.asked() - calls; n > 3000 {
 			t.Errorf("%d calls for one task in a day", n)
 		}
 	})
