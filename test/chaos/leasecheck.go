@@ -54,6 +54,7 @@ func (v verdict) pulled(t task) {
 // holds are the leases of a task, in their order. It checks that nobody has another one, nor takes one back before its end.
 func (v verdict) holds(t task) (all []hold) {
 	due, lost := t.asked(0).awaited(), time.Time{}
+	soonest := t.asked(0).due() // a worker may have the task before its insert is acknowledged
 	for _, n := range v.leases[t.row.JobID] {
 		if n.Was == tocsin.Done && n.Status != tocsin.Done {
 			v.breach(t, promiseSuccess)
@@ -70,7 +71,7 @@ func (v verdict) holds(t task) (all []hold) {
 			if last != nil || !leased {
 				v.breach(t, promiseLease)
 			}
-			if n.At.Before(due) {
+			if n.At.Before(soonest) {
 				v.report.Early++
 				v.breach(t, promiseEarly)
 			}
@@ -90,6 +91,9 @@ func (v verdict) holds(t task) (all []hold) {
 			due, lost = last.until, last.until.Add(-pullLease)
 		case v.putBack(*last, v.sent[t.row.JobID]):
 			due, lost = last.due, last.lost
+		}
+		if len(all) > 0 {
+			soonest = due
 		}
 	}
 	return all
