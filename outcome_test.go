@@ -7,7 +7,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -33,16 +32,21 @@ func TestAllMarksAreListed(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}
 	for _, dir := range []string{".", "sink", "node", "worker", "webhook"} {
-		files, err := parser.ParseDir(token.NewFileSet(), filepath.FromSlash(dir), func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, pkg := range files {
-			for _, file := range pkg.Files {
-				for _, decl := range file.Decls {
-					if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() && isMark(f.Type) {
-						found[name+"."+f.Name.Name] = true
-					}
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, decl := range file.Decls {
+				if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() && isMark(f.Type) {
+					found[file.Name.Name+"."+f.Name.Name] = true
 				}
 			}
 		}

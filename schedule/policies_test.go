@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -157,7 +156,7 @@ func (s *turns) finish(of Schedule, runs []tocsin.JobID) (left bool) {
 		}
 	}
 	if claimed > 1 && of.Overlap != OverlapAllow {
-		s.t.Error(fmt.Sprintf("%d are in delivery at once", claimed))
+		s.t.Errorf("%d are in delivery at once", claimed)
 	}
 	return left
 }

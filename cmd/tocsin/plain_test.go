@@ -14,7 +14,7 @@ var colourful = []string{"TERM=xterm-256color", "COLORTERM=truecolor", "CLICOLOR
 
 // steersTerminal finds what only a terminal understands: an escape, a carriage return, a backspace, a bell.
 func steersTerminal(text string) string {
-	at := strings.IndexAny(text, "\x1b\x9b\r\b\a")
+	at := strings.IndexAny(text, "\x1b\u009b\r\b\a")
 	if at < 0 {
 		return ""
 	}
