@@ -20,8 +20,8 @@ LIMIT ` + strconv.Itoa(limit)
 
 // keylessSQL and nearSQL read ids of tasks of a biz_id and biz type without a dedup_key, behind an id, in order. Neither server
 // seeks an id within uk_biz, as a unique index ends with its own columns: keylessSQL walks over all entries before the id, which no
-// counter of a session shows. nearSQL looks at the next rows of the table instead, whatever they are about: few of them are about
-// something else if the biz_id has so many tasks that the walk is long. Parameters of keylessSQL: biz_id, biz type, job_id,
+// counter of a session shows. nearSQL reads the next rows of the table instead, of any biz_id. The walk is long only
+// if the biz_id has many tasks, and then most of the next rows are its own. Parameters of keylessSQL: biz_id, biz type, job_id,
 // limit; of nearSQL: job_id, how many rows it looks at, biz_id, biz type, limit.
 const (
 	keylessSQL = `SELECT /* tocsin list keyless */

@@ -129,7 +129,7 @@ func TestAPlanIsRunWhateverTheSession(t *testing.T) {
 	}
 }
 
-// A GRANT for a user who is not there makes none.
+// A GRANT to a missing user creates no user.
 func TestGrantsMakeNoUser(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, 1, 1)

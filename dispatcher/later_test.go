@@ -102,7 +102,7 @@ func (l *limited) enough(r *rig, ids []tocsin.JobID, calls, sent int) {
 	}
 }
 
-// wait waits until the target has taken so many tasks.
+// wait waits until the target has taken n tasks.
 func (l *limited) wait(most time.Duration, taken int) {
 	for began := time.Now(); time.Since(began) < most && l.seen() < taken; {
 		pass(time.Second)

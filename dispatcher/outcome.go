@@ -55,7 +55,7 @@ func replyOf(err error) (a reply) {
 
 // endingOf decides what a target's reply means for a row at now. The attempt that reaches the policy's highest number buries
 // the task. What the target says of the time may make the next attempt later than the policy has it, never sooner. An answer
-// "later" is no attempt until the task has been told so for laterFor. Pure but for rnd, which gives numbers in [0, 1).
+// "later" is no attempt until the task has been told so for laterFor. Pure, except for rnd, which returns numbers in [0, 1).
 func endingOf(p biztype.Policy, row *store.Row, a reply, now int64, rnd func() float64) ending {
 	end := ending{verb: a.verb, undone: a.undone, reason: a.reason}
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 )
 
-// limited is a receiver that takes so many requests a second, and answers 429 to the others.
+// limited is a receiver that takes a number of requests each second and answers 429 to the rest.
 type limited struct {
 	limit *rate.Limiter
 	bare  bool // without Retry-After

@@ -19,7 +19,7 @@ import (
 	"github.com/tocsinhq/tocsin/schedule"
 )
 
-// paged is one table of each kind with so many rows that are all of one time, and one biz_id, task and schedule.
+// paged is one table of each kind, filled with rows of the same time, biz_id, task and schedule.
 const paged = 10_000
 
 // shelf is what reads them.

@@ -118,7 +118,7 @@ func (r Row) Problem() string {
 // MaxDelay is more than any task may be ahead, in milliseconds. A Driver reads a longer delay as this one.
 const MaxDelay = 100 * 365 * 24 * 3600 * 1000
 
-// DelayOf is the Delay of a row that says so many milliseconds.
+// DelayOf is the Delay of a row with this number of milliseconds.
 func DelayOf(ms int64) *time.Duration {
 	d := time.Duration(min(max(ms, 0), MaxDelay)) * time.Millisecond
 	return &d

@@ -99,8 +99,8 @@ func (m *MariaDB) serverArgs() []string {
 }
 
 // cacheArgs sizes the table caches for a limit of open files. The server counts two files for every entry of every
-// cache instance, and shrinks what does not fit with a warning. MySQL divides the cache between the instances, of which a connection
-// has one: it gets one that holds all tables.
+// cache instance, and shrinks what does not fit with a warning. MySQL divides the cache between the instances, and a connection
+// uses only one instance, so there is one instance, which holds all tables.
 func cacheArgs(files int, mysql bool) []string {
 	room := max(files-maxConnections-spareFiles, 0) / 2
 	tables := max(min(room, maxCache), 400)

@@ -213,7 +213,7 @@ func TestOneAddressMayLeadToAnotherServerEachTime(t *testing.T) {
 	}
 }
 
-// TestAServerThatStaysReadOnlyIsNotFlooded counts the connections of a pool whose server takes no writes: the pool looks for another one, now and then.
+// TestAServerThatStaysReadOnlyIsNotFlooded counts the connections of a pool whose server takes no writes: the pool looks for another server at most every few seconds.
 func TestAServerThatStaysReadOnlyIsNotFlooded(t *testing.T) {
 	t.Parallel()
 	b := startBalancer(t, startServer(t, "SET GLOBAL read_only = 1").Endpoint())

@@ -254,7 +254,7 @@ func waiting(limit time.Duration) []assignment {
 	return []assignment{{names: "wait_timeout", value: seconds}, {names: "net_write_timeout", value: seconds}}
 }
 
-// PeoplesMode is sql_mode in a text that people run: a GRANT to a user who is not there must not make one without a password, as
+// PeoplesMode is the sql_mode of a text that people run: a GRANT to a missing user must not create a user without a password, as
 // MariaDB does unless NO_AUTO_CREATE_USER is on, which MySQL does not know.
 const PeoplesMode = "'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION' /*M! ',NO_AUTO_CREATE_USER' */"
 

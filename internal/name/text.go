@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns the beginning of a text, at most so many characters, as a column or a page takes it: \xff stands for a byte that
+// Text returns the first characters of a text, at most most, for a column or a page: \xff stands for a byte that
 // is no UTF-8, and \x00 for the character 0, which PostgreSQL refuses. What it returns keeps no longer text in memory.
 func Text(text string, most int) string {
 	if len(text) <= most && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 {

@@ -163,7 +163,7 @@ type Facts struct {
 	FlushLogAtCommit int  // innodb_flush_log_at_trx_commit; 1 is durable
 	SyncBinlog       int  // sync_binlog; 1 is durable
 	TableOpenCache   int
-	OpenInstances    int // table_open_cache_instances: MySQL divides the cache into so many, MariaDB makes more caches of that size when it needs them
+	OpenInstances    int // table_open_cache_instances: MySQL divides the cache between them; MariaDB adds caches of that size when it needs them
 	TableDefCache    int
 	InnoDBOpenFiles  int
 	OpenFilesLimit   int
