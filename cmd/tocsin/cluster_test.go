@@ -317,6 +317,7 @@ func TestClusterPlanShowsWhatWouldMoveAndMovesNothing(t *testing.T) {
 	s.run("cluster", "plan", "--remove", "host-a").refused(t, exitFailed, `no live node "host-a"`, "cluster nodes")
 	s.run("cluster", "plan", "--remove", a, "--group", "callback").refused(t, exitFailed, "no live node", a)
 	s.run("cluster", "plan", "--add", "201").refused(t, exitUsage, "--add 201: give 0 to 200 nodes")
+	s.run("cluster", "plan", "--add", "-1").refused(t, exitUsage, "--add -1: use 0 to")
 }
 
 // nodes are the live ones of all groups.

@@ -145,6 +145,7 @@ func TestCommandsOfAnOutboxReachItsLastRowAndNoOtherTable(t *testing.T) {
 	for _, limit := range []string{"0", "10001"} {
 		s.run("outbox", "list", "--limit="+limit).refused(t, exitUsage, "--limit "+limit+": use 1 to 10000")
 	}
+	s.run("outbox", "list", "--limit=-1").refused(t, exitUsage, "--limit -1: use 0 to")
 	if rows := decode[[]outboxRow](t, s.run("outbox", "list", "--limit", "1000", "--json")); len(rows) != 302 {
 		t.Errorf("%d rows are listed", len(rows))
 	}
