@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 )
 
@@ -259,31 +260,12 @@ func TestAPageDeepInABurstReadsItselfOnly(t *testing.T) {
 	for name, text := range map[string]string{
 		"peek": b.union(peek, peekSlots(q), 0), "find the earliest": b.union(find, first.slots(100), 0), "find the latest": b.union(find, last.slots(100), 0),
 	} {
-		before := reads(t, conn)
+		before := devtest.Reads(t, conn, "SESSION")
 		if _, err := conn.ExecContext(t.Context(), "DO (SELECT COUNT(*) FROM ("+text+") page)"); err != nil {
 			t.Fatal(err)
 		}
-		if n := reads(t, conn) - before; n < 99 || n > 150 {
+		if n := devtest.Reads(t, conn, "SESSION") - before; n < 99 || n > 150 {
 			t.Errorf("%s: read %d index entries for a page of 100", name, n)
 		}
 	}
-}
-
-// reads counts the index entries that a session has looked up, or walked over.
-func reads(tb testing.TB, conn *sql.Conn) (total int) {
-	tb.Helper()
-	rows, err := conn.QueryContext(tb.Context(), "SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_first', 'Handler_read_last')")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		var n int
-		if err := rows.Scan(&name, &n); err != nil {
-			tb.Fatal(err)
-		}
-		total += n
-	}
-	return total
 }

@@ -1,6 +1,7 @@
 package devtest
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 )
@@ -17,25 +18,33 @@ func Examined(tb testing.TB, db *sql.DB) (count func(f func()) int) {
 	}
 	set("off")
 	tb.Cleanup(func() { set("on") })
-	total := func() (sum int) {
-		rows, err := db.Query("SHOW GLOBAL STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_first', 'Handler_read_last')")
-		if err != nil {
+	return func(f func()) int {
+		before := Reads(tb, db, "GLOBAL")
+		f()
+		return Reads(tb, db, "GLOBAL") - before
+	}
+}
+
+// querier is a pool or one of its connections.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Reads returns how many index entries and rows were looked up, or walked over, in a scope: SESSION or GLOBAL.
+func Reads(tb testing.TB, q querier, scope string) (total int) {
+	tb.Helper()
+	rows, err := q.QueryContext(tb.Context(), "SHOW "+scope+" STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_first', 'Handler_read_last')")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int
+		if err := rows.Scan(&name, &n); err != nil {
 			tb.Fatal(err)
 		}
-		defer rows.Close()
-		for rows.Next() {
-			var name string
-			var n int
-			if err := rows.Scan(&name, &n); err != nil {
-				tb.Fatal(err)
-			}
-			sum += n
-		}
-		return sum
+		total += n
 	}
-	return func(f func()) int {
-		before := total()
-		f()
-		return total() - before
-	}
+	return total
 }
