@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -64,10 +65,13 @@ sample tasks and no nodes. Your program reads the config that is printed, and ru
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
 	}
 	c.Flags().IntVar(&f.tasks, "tasks", 1000, "sample tasks")
+	within(c, "tasks", 0, 10_000_000)
 	c.Flags().IntVar(&f.nodes, "nodes", 2, "nodes")
+	within(c, "nodes", 1, 64)
 	c.Flags().StringVar(&f.layout, "layout", "8x16", "databases x tables")
 	c.Flags().StringVar(&f.server, "server", "", serverUsage)
 	c.Flags().DurationVar(&f.over, "over", 10*time.Second, "the span over which the sample tasks are due")
+	within(c, "over", 0, time.Hour)
 	c.Flags().StringVar(&f.biz, "biz", "", "file of biz types, as for tocsin biz apply: no sample tasks and no nodes, for a program of yours")
 	c.Flags().StringVar(&f.configOut, "config-out", "", "where to write the config file; it goes at the end (default in a temporary folder)")
 	c.Flags().BoolVar(&f.exit, "exit", false, "stop when all are delivered; exit code 1 if any is not within a minute")
@@ -75,7 +79,9 @@ sample tasks and no nodes. Your program reads the config that is printed, and ru
 	c.Flags().BoolVar(&f.kafka, "kafka", false, "start a Kafka broker, to which the tasks of order.notify go")
 	c.Flags().IntVar(&f.kafkaPort, "kafka-port", 0, "port of the Kafka broker; 0: a free one")
 	c.Flags().IntVar(&f.load, "load", 0, "tasks to add each second after the sample tasks, until Ctrl-C")
+	within(c, "load", 0, 1000)
 	c.Flags().IntVar(&f.servers, "servers", 1, "database servers, among which the databases are divided")
+	within(c, "servers", 1, 8)
 	c.Flags().BoolVar(&f.prometheus, "prometheus", true, "start Prometheus if it is installed, unless --exit is given")
 	c.Flags().IntVar(&f.prometheusPort, "prometheus-port", 0, "port of Prometheus; 0: a free one")
 	c.Flags().StringVar(&f.rules, "rules", "", "folder whose files *.rules.yaml Prometheus loads, such as deploy/prometheus")
@@ -83,6 +89,9 @@ sample tasks and no nodes. Your program reads the config that is printed, and ru
 	c.Flags().IntVar(&f.etcdPort, "etcd-port", 0, "port of etcd; 0: a free one")
 	c.Flags().IntVar(&f.apiPort, "api-port", 0, "port of the HTTP API; 0: a free one")
 	c.Flags().IntVar(&f.httpPort, "http-port", 0, "port of the HTTP receiver; 0: a free one")
+	for _, of := range []string{"kafka", "prometheus", "mysql", "etcd", "api", "http"} {
+		within(c, of+"-port", 0, math.MaxUint16)
+	}
 	return c
 }
 
@@ -93,16 +102,8 @@ func (f devFlags) validate() (tocsin.Layout, error) {
 		return l, err
 	}
 	switch {
-	case f.tasks < 0 || f.tasks > 10_000_000:
-		return l, usage("--tasks %d: want 0 to 10000000", f.tasks)
-	case f.nodes < 1 || f.nodes > 64:
-		return l, usage("--nodes %d: want 1 to 64", f.nodes)
-	case f.over < 0 || f.over > time.Hour:
-		return l, usage("--over %s: want 0s to 1h", f.over)
-	case f.servers < 1 || f.servers > min(l.Databases, 8):
-		return l, usage("--servers %d: want 1 to %d, as there are %d databases", f.servers, min(l.Databases, 8), l.Databases)
-	case f.load < 0 || f.load > 1000:
-		return l, usage("--load %d: want 0 to 1000", f.load)
+	case f.servers > l.Databases:
+		return l, usage("--servers %d: there are %d databases", f.servers, l.Databases)
 	case f.load > 0 && f.exit:
 		return l, usage("--load goes on until Ctrl-C: leave --exit out")
 	case f.biz != "" && (f.load > 0 || f.exit):
