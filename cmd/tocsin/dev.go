@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,18 +225,12 @@ func runSamples(ctx context.Context, c *devcluster.Cluster, f devFlags, view *de
 
 // writeConfig writes the config file for other programs. The caller calls remove at the end.
 func (f devFlags) writeConfig(c *devcluster.Cluster) (path string, remove func(), err error) {
-	if f.configOut != "" {
-		if err := c.WriteConfig(f.configOut); err != nil {
-			return "", func() {}, err
-		}
-		return f.configOut, func() { _ = os.Remove(f.configOut) }, nil
-	}
 	dir, err := os.MkdirTemp("", "tocsin-dev-")
 	if err != nil {
 		return "", func() {}, fmt.Errorf("folder for the config: %w", err)
 	}
-	path = filepath.Join(dir, "tocsin.yaml")
-	return path, func() { _ = os.RemoveAll(dir) }, c.WriteConfig(path)
+	path = cmp.Or(f.configOut, filepath.Join(dir, "tocsin.yaml"))
+	return path, func() { _, _ = os.Remove(path), os.RemoveAll(dir) }, c.WriteConfig(path, dir)
 }
 
 // How often a demo sweeps, and how often it purges and audits.
@@ -249,12 +244,11 @@ func (f devFlags) hint(c *devcluster.Cluster, path, api string) string {
 	if f.biz != "" {
 		return fmt.Sprintf(bizHint, programName(), path, f.biz, c.MySQLPort(), api)
 	}
-	name, value := devcluster.Secret()
 	kafka := ""
 	if b := c.Broker(); b != nil {
 		kafka = fmt.Sprintf(kafkaHint, b.Address)
 	}
-	return fmt.Sprintf(devHint, programName(), path, name, value, c.MySQLPort(), api, kafka)
+	return fmt.Sprintf(devHint, programName(), path, c.MySQLPort(), api, kafka)
 }
 
 // closing ends the hint.
@@ -284,12 +278,11 @@ func programName() string {
 }
 
 const devHint = `
-It is still up. Look at it in a browser: %[6]s/
+It is still up. Look at it in a browser: %[4]s/
 
 From a second terminal, paste for example:
 
   export TOCSIN_CONFIG=%[2]s
-  export %[3]s=%[4]s
   alias tocsin='%[1]s'
   tocsin task add --type order.close --biz-id 700042 --in 5s --payload '{"order_id":700042,"cents":990}'
   tocsin task add --type coupon.remind --biz-id 700042 --in 30m --payload '{"user_id":700042,"code":"SAVE10"}'
@@ -301,14 +294,14 @@ From a second terminal, paste for example:
 
 Or from any program, over HTTP:
 
-  curl -sS %[6]s/v1/tasks -H 'Content-Type: application/json' -d '{"biz_type": "order.close", "biz_id": "700043", "delay_ms": 5000, "payload": "{\"order_id\":700043,\"cents\":990}"}'
+  curl -sS %[4]s/v1/tasks -H 'Content-Type: application/json' -d '{"biz_type": "order.close", "biz_id": "700043", "delay_ms": 5000, "payload": "{\"order_id\":700043,\"cents\":990}"}'
 
 Or be a worker that asks for tasks, as the sample's does: within 30 s it has to settle or extend its lease.
 
   tocsin task add --type label.print --biz-id 700045 --in 10s --payload '{"order_id":700045,"cents":990}'
-  curl -sS %[6]s/v1/pull:reserve -H 'Content-Type: application/json' -d '{"biz_types": ["label.print"]}'
+  curl -sS %[4]s/v1/pull:reserve -H 'Content-Type: application/json' -d '{"biz_types": ["label.print"]}'
 
-%[7]sOr look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
+%[5]sOr look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[3]d
 `
 
 const kafkaHint = `Or have a task become a record of Kafka, and read it:

@@ -64,6 +64,10 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK {
 		t.Errorf("got %+v", got)
 	}
+	one := s.text("tocsin.yaml")
+	s.write("tocsin.yaml", strings.Replace(one, `endpoints: [`, `endpoints: ["127.0.0.1:1", `, 1))
+	s.run("doctor").says(t, "warn  etcd         endpoints: etcd 127.0.0.1:1: not reachable", "start it, or correct etcd.endpoints", " 1 to warn of, 0 failed")
+	s.write("tocsin.yaml", one)
 	holder, err := openDB(t, dsn).Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
