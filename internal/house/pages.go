@@ -39,7 +39,7 @@ var partial = map[string]string{
 	"schedule open":     bounded,
 	"due":               explicit,
 	"bells":             explicit,
-	"outbox read":       explicit,
+	"outbox read":       "as explicit; a list of rows that were set aside goes over all rows from there on",
 	"relayed open":      explicit,
 	"run_after":         explicit,
 	"latest_key":        bounded,
