@@ -169,8 +169,10 @@ func (p Policy) WithDefaults() Policy {
 	}
 	fill(&p.Timeout, 30*time.Second)
 	fill(&p.Retention, 30*24*time.Hour)
-	fill(&p.Backoff.Base, 5*time.Second)
-	fill(&p.Backoff.Max, max(time.Hour, p.Backoff.Base.D()))
+	if len(p.Ladder) == 0 {
+		fill(&p.Backoff.Base, 5*time.Second)
+		fill(&p.Backoff.Max, max(time.Hour, p.Backoff.Base.D()))
+	}
 	if p.Alarm != nil {
 		alarm := *p.Alarm // the caller's stays as it is
 		fill(&alarm.AtMostEvery, 5*time.Minute)

@@ -1,10 +1,12 @@
 package biztype_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin/biztype"
@@ -16,6 +18,28 @@ const good = `biz_types:
     number: 1
     group: orders
 `
+
+// TestAPolicyWithItsDefaultsIsTaken: people write what `tocsin biz show` prints into a file.
+func TestAPolicyWithItsDefaultsIsTaken(t *testing.T) {
+	t.Parallel()
+	for _, more := range []string{
+		"", "    ladder: [1s, 10s]\n", "    backoff: {base: 2h}\n", "    alarm: {to: ops.alarm}\n", "    history: true\n    per_key: 1\n    strict: true\n",
+		"    webhook: {url: \"http://a/\"}\n    fallback: {webhook: {url: \"http://b/\"}}\n", "    rate: 0.5\n    priority: low\n    paused: true\n",
+	} {
+		first, err := biztype.Parse([]byte(good+more), "biz.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		full := first[0].WithDefaults()
+		text, err := yaml.Marshal(map[string][]biztype.Policy{"biz_types": {full}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := biztype.Parse(text, "biz.yaml"); err != nil || !reflect.DeepEqual(again[0], full) {
+			t.Errorf("%s%v\n%+v\n%+v", text, err, again, full)
+		}
+	}
+}
 
 func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 	t.Parallel()
@@ -65,7 +89,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"fallback without url":  {to + "      name: k\n    fallback:\n      webhook: {batch: 2}\n", `biz.yaml:7: biz type a: the webhook needs a url`},
 		"another priority":      {good + "    priority: urgent\n", `biz.yaml:5: biz type order.close: priority "urgent": use high, normal or low`},
 		"turns of 1001":         {good + "    strict: true\n    per_key: 1001\n", `biz.yaml:6: biz type order.close: per_key 1001: use 1 to 1000, or 0 for no limit`},
-		"turns without claims":  {good + "    per_key: 1\n", `biz.yaml:5: biz type order.close: per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery`},
+		"turns without claims":  {good + "    per_key: 1\n    strict: true\n", `biz.yaml:5: biz type order.close: per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery`},
 		"a negative batch":      {hook + "      url: https://host/\n      batch: -1\n", `biz.yaml:6: biz type a: batch -1: use 1 to 1000, or 0 for a request for each task`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -196,7 +196,7 @@ func (c *check) waits(p Policy) {
 	c.between("backoff.base", p.Backoff.Base, time.Millisecond, maxWait)
 	c.between("backoff.max", p.Backoff.Max, time.Millisecond, maxWait)
 	full := p.WithDefaults().Backoff
-	c.Refuse(full.Max < full.Base, "backoff.max", "backoff.max %s is below backoff.base %s", full.Max, full.Base)
+	c.Refuse(len(p.Ladder) == 0 && full.Max < full.Base, "backoff.max", "backoff.max %s is below backoff.base %s", full.Max, full.Base)
 }
 
 // between checks a duration that may be left out.

@@ -242,7 +242,7 @@ func edits(r *row, d Definition) ([]Change, error) {
 	changes := differences(r.Definition, d)
 	for _, c := range changes {
 		if c.Field == "biz_id" || c.Field == "key" {
-			return nil, invalid(d.Name, "%s is %q and never changes: delete the schedule, and make another instead of %q", c.Field, c.Old, c.New)
+			return nil, invalid(d.Name, "%s never changes, and is %q, not %q: delete the schedule, and make another", c.Field, c.Old, c.New)
 		}
 	}
 	return changes, nil

@@ -73,11 +73,11 @@ func TestApplyRefusesInOneLine(t *testing.T) {
 	unknown := every("b", "1m")
 	unknown.BizType = "no.such"
 	for want, all := range map[string][]Definition{
-		`schedule a: key is "a" and never changes: delete the schedule, and make another instead of "k"`: {keyed},
-		`schedule a: biz_id is "" and never changes`:                                                     {moved},
-		"schedule b: unknown biz type \"no.such\": apply it with `tocsin biz apply`":                     {unknown},
-		"schedule b: the name stands twice":                                                              {every("b", "1m"), every("b", "2m")},
-		"schedule c: cron expression \"@every 1x\"":                                                      {every("b", "1m"), every("c", "1x")},
+		`schedule a: key never changes, and is "a", not "k": delete the schedule, and make another`: {keyed},
+		`schedule a: biz_id never changes, and is "", not "5"`:                                      {moved},
+		"schedule b: unknown biz type \"no.such\": apply it with `tocsin biz apply`":                {unknown},
+		"schedule b: the name stands twice":                                                         {every("b", "1m"), every("b", "2m")},
+		"schedule c: cron expression \"@every 1x\"":                                                 {every("b", "1m"), every("c", "1x")},
 	} {
 		_, err := s.Apply(t.Context(), all, false)
 		if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {

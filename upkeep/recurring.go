@@ -21,6 +21,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/tocsinhq/tocsin/internal/loop"
+	"github.com/tocsinhq/tocsin/schedule/firetimes"
 )
 
 const (
@@ -248,17 +249,20 @@ func pushed(ctx context.Context, url, metric, job string) (value float64, err er
 // time if there is none within five years.
 type Times interface{ Next(time.Time) time.Time }
 
-// ParseTimes reads a cron expression of five fields, or one like @every 1m. Its error
-// shows a correct example. An expression that never fires, such as one of the 30th of
-// February, is refused.
+// ParseTimes reads a cron expression of five fields, or one like @every 1m, as a schedule's is read; but its times are those of the machine's
+// zone, or of one that stands before it, as in CRON_TZ=Asia/Shanghai 0 4 * * *. Its error says what to write. An expression that
+// never fires, such as one of the 30th of February, is refused.
 func ParseTimes(expression string) (Times, error) {
-	text := expression
-	if strings.Contains(text, "TZ=") {
-		text += " " // the parser panics if none is behind a zone
+	when := expression
+	if strings.HasPrefix(when, "TZ=") || strings.HasPrefix(when, "CRON_TZ=") {
+		_, when, _ = strings.Cut(when, " ")
 	}
-	s, err := cron.ParseStandard(text)
+	if _, err := firetimes.ValuesOf(when); err != nil {
+		return nil, err
+	}
+	s, err := cron.ParseStandard(expression)
 	if err != nil {
-		return nil, fmt.Errorf("cron expression %q: %w: want five fields such as \"*/5 * * * *\", or \"@every 1m\"", expression, err)
+		return nil, fmt.Errorf("cron expression %q: %w", expression, err)
 	}
 	if s.Next(time.Now()).IsZero() {
 		return nil, fmt.Errorf("cron expression %q never fires within five years", expression)

@@ -2,7 +2,6 @@ package upkeep
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,20 +33,17 @@ func TestEachWorksAtItsTimesAndNeverSideBySide(t *testing.T) {
 
 func TestParseTimesSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	const five, never = `: want five fields such as "*/5 * * * *", or "@every 1m"`, " never fires within five years"
+	const five, never = `want five fields such as "*/5 * * * *"`, "never fires within five years"
 	for expression, want := range map[string]string{
 		"*/5 * * * *": "", "@hourly": "", "@every 90s": "", "CRON_TZ=Asia/Shanghai 0 4 * * *": "", "0 0 29 2 *": "",
 		"0 0 30 2 1": "", // of a day and a weekday, cron accepts either
-		"":           five, "* * * *": five, "61 * * * *": five, "@sometimes": five, "@every soon": five, "every day": five,
-		"TZ=UTC": five, "CRON_TZ=Europe/Berlin": five, "CRON_TZ=\t@daily": five, "TZ=": five,
+		"":           five, "* * * *": five, "61 * * * *": "want values of 0-59", "*/90 * * * *": "has a step of 90", "@sometimes": "want one of @hourly",
+		"@every soon": "want a duration", "@every 10ms": "want at least 1s", "every day": `write "@every 24h"`, "0 0 3 * * ?": `write "0 3 * * ?"`,
+		"TZ=UTC": five, "CRON_TZ=Europe/Berlin": five, "CRON_TZ=\t@daily": five, "TZ=": five, "TZ=Nowhere @daily": "unknown time zone Nowhere",
 		"0 0 30 2 *": never, "0 0 31 4,6,9,11 *": never, "CRON_TZ=Europe/Berlin 0 0 30 2 *": never,
 	} {
-		got := ""
-		if _, err := ParseTimes(expression); err != nil {
-			got = strings.TrimPrefix(err.Error(), fmt.Sprintf("cron expression %q", expression))
-		}
-		if got != want && (want != five || !strings.HasSuffix(got, five)) { // the parser's own words come before
-			t.Errorf("%q: %q", expression, got)
+		if _, err := ParseTimes(expression); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", expression, err)
 		}
 	}
 }

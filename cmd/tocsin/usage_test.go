@@ -267,7 +267,7 @@ var badTasks = map[string]refusal{
 	"a snooze for no time":        {"task settle 1.0.x --do snooze", exitUsage, "--do snooze needs --delay, such as 5m"},
 	"a retry in the past":         {"task settle 1.0.x --do retry --delay -5s", exitUsage, "--delay -5s: use 0s to 87600h0m0s"},
 	"pause of an unknown type":    {"biz pause x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
-	"a purge with a bad cron":     {"purge --cron daily", exitUsage, "cron expression \"daily\": expected exactly 5 fields, found 1: [daily]: want five fields such as \"*/5 * * * *\", or \"@every 1m\""},
+	"a purge with a bad cron":     {"purge --cron daily", exitUsage, "cron expression \"daily\": there is no daily: write \"@daily\""},
 	"a purge once and for ever":   {"purge --once --cron @daily", exitUsage, "--once and --cron exclude each other"},
 	"an audit against nothing":    {"audit --type order.close", exitUsage, "--type and --against need each other: see `tocsin audit --help`"},
 	"an audit with a stray word":  {"audit now", exitUsage, "unknown command or argument \"now\": see `tocsin audit --help`"},

@@ -45,7 +45,7 @@ func parseAll(dsn string) ([]*driverlib.Config, error) {
 	for i, part := range parts {
 		cfg, err := driverlib.ParseDSN(part)
 		if err != nil || len(parts) > 1 && strings.Contains(part, "()/") {
-			return nil, errForm
+			return nil, misread(part)
 		}
 		same := func(other *driverlib.Config) bool { return other.Addr == cfg.Addr }
 		if slices.ContainsFunc(all[:i], same) {
@@ -54,6 +54,23 @@ func parseAll(dsn string) ([]*driverlib.Config, error) {
 		all[i] = cfg
 	}
 	return all, nil
+}
+
+// misread says why the driver does not take a DSN: it names a parameter of it, or the form is wrong. It holds no password.
+func misread(dsn string) error {
+	slash := strings.LastIndexByte(dsn, '/') + 1
+	database, params, _ := strings.Cut(dsn[slash:], "?")
+	bare := dsn[:slash] + database
+	if _, err := driverlib.ParseDSN(bare); err != nil {
+		return errForm
+	}
+	for param := range strings.SplitSeq(params, "&") {
+		if _, err := driverlib.ParseDSN(bare + "?" + param); err != nil {
+			name, _, _ := strings.Cut(param, "=")
+			return fmt.Errorf("the dsn has a wrong value of %s: correct it, or leave it out", name)
+		}
+	}
+	return errForm
 }
 
 // Check reports what is wrong with a DSN, and whether it asks for TLS. Its errors hold no password.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	driverlib "github.com/go-sql-driver/mysql"
@@ -48,6 +49,21 @@ func TestAPasswordGoesIntoADSN(t *testing.T) {
 	}
 	if got := Redact("u:secret@tcp(a:1,b:2)/"); got != "u@a:1,b:2" {
 		t.Errorf("redacted: %s", got)
+	}
+}
+
+// TestAWrongDSNIsNamed: each kind of value that the driver reads, and the form; the password stands in no error.
+func TestAWrongDSNIsNamed(t *testing.T) {
+	t.Parallel()
+	const of = "u:s?cr/t&@tcp(a:1)/x"
+	for dsn, want := range map[string]string{
+		of + "?timeout=5": "wrong value of timeout", of + "?tls=true&parseTime=maybe": "wrong value of parseTime", of + "?loc=Nowhere": "wrong value of loc",
+		of + "?maxAllowedPacket=much": "wrong value of maxAllowedPacket", of + "?tls=none-such": "wrong value of tls", "u:p@a:1": "of the form", "nothing": "of the form",
+		"mysql://u:s?cr/t&@a:1/": "of the form",
+	} {
+		if _, err := Check(dsn); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "cr/t") {
+			t.Errorf("%s: %v", dsn, err)
+		}
 	}
 }
 

@@ -55,10 +55,13 @@ var macros = map[string]string{
 	"semiannually": "0 0 1 1,7 *", "weekdays": "0 0 * * 1-5", "weekends": "0 0 * * 6,0", "fortnightly": "@every 336h", "biweekly": "@every 336h",
 }
 
-// adviseWord says what to write instead of a word that is no descriptor; nil: nothing is known of it.
+// adviseWord says what to write instead of a word that is no descriptor, or has more behind it; nil: nothing is known of it.
 func adviseWord(word string) error {
+	word, rest, more := strings.Cut(word, " ")
 	name := strings.ToLower(strings.TrimPrefix(word, "@"))
 	switch instead, ok := macros[name]; {
+	case more && slices.Contains(descriptors, word):
+		return fmt.Errorf("it goes on with %q: write %q, and put a time zone into the field zone", strings.TrimSpace(rest), word)
 	case ok:
 		return fmt.Errorf("there is no %s: write %q", word, instead)
 	case slices.Contains(descriptors, "@"+name):
@@ -134,7 +137,7 @@ func short(d time.Duration) string {
 var (
 	called   = regexp.MustCompile(`^(?i)(cron|rate|at)\((.*)\)$`)
 	years    = regexp.MustCompile(`^(19|20)\d\d([-,/].*)?$`)
-	calendar = regexp.MustCompile(`\.\.|\d:\d|^\*-|-\*|^\d{4}-`)
+	calendar = regexp.MustCompile(`(?i)^oncalendar|\.\.|[\d*]:[\d*]|^\*-|-\*|^\d{4}-`)
 	command  = regexp.MustCompile(`^(/|\./|[a-z_][a-z0-9_-]{3,}$|[a-z0-9_]+\.[a-z]+$)`)
 	inWords  = regexp.MustCompile(`(?i)^every +(.*)$`)
 )
@@ -163,7 +166,7 @@ func adviseWhole(e string, texts []string) error {
 	switch {
 	case n > len(five) && command.MatchString(texts[5]):
 		return fmt.Errorf("it goes on with %q, as a crontab does: %s", texts[5], orWrite("leave out the user and the command", texts[:5]))
-	case slices.ContainsFunc(texts, calendar.MatchString):
+	case n < len(five) && slices.ContainsFunc(texts, calendar.MatchString):
 		return fmt.Errorf("it is a calendar event of systemd: want the five fields minute, hour, day of month, month and day of week: daily at 04:30 is %q", "30 4 * * *")
 	case n == 7:
 		return fmt.Errorf("it has seven fields: the first, %q, is seconds and the last, %q, a year: %s", texts[0], texts[6], orWrite("leave out both, and set start and end for years", texts[1:6]))
@@ -173,7 +176,7 @@ func adviseWhole(e string, texts []string) error {
 		return fmt.Errorf("the first of its six fields, %q, is seconds: %s", texts[0], orWrite("leave it out", texts[1:]))
 	case n == 6:
 		return fmt.Errorf(`the first of its six fields, %q, is seconds, and there are none: want five, or "@every 30s" for periods under a minute`, texts[0])
-	case n > 0 && n < len(five):
+	case n > 0 && n < len(five) && checkFields(texts) == nil:
 		return fmt.Errorf("it has %s, and lacks %s: %s", fieldsIn(n), missingFields(n), hint)
 	}
 	return fmt.Errorf("it has %s: %s", fieldsIn(n), hint)
@@ -198,8 +201,8 @@ func missingFields(n int) string {
 // orWrite says what to do, and what to write if that is then right. Numbers for days of the week are other ones where seconds or years are.
 func orWrite(what string, texts []string) string {
 	instead := strings.Join(texts, " ")
-	if checkText(instead) != nil {
-		return what
+	if err := checkText(instead); err != nil {
+		return what + "; and then " + err.Error()
 	}
 	if strings.ContainsAny(texts[4], "0123456789") && !strings.Contains(texts[4], "/") {
 		what += " (days of the week count from Sunday, which is 0)"
@@ -217,7 +220,7 @@ func adviseCall(name, in string) error {
 		if period, ok := periodOf(in); ok {
 			return fmt.Errorf("there is no rate(): write %q", "@every "+short(period))
 		}
-		return fmt.Errorf("there is no rate(): %s", hint)
+		return fmt.Errorf("there is no rate(): %w", advisePeriod(in))
 	}
 	if len(texts) == 6 {
 		return fmt.Errorf("there is no cron(): its last field, %q, is a year: %s", texts[5], orWrite("leave it out, and set start and end", texts[:5]))

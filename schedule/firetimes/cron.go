@@ -152,9 +152,14 @@ func checkText(e string) error {
 	if len(texts) != len(five) {
 		return adviseWhole(e, texts)
 	}
-	for i, f := range five {
-		for item := range strings.SplitSeq(texts[i], ",") {
-			if err := f.check(item); err != nil {
+	return checkFields(texts)
+}
+
+// checkFields checks the texts of the first fields, or of all.
+func checkFields(texts []string) error {
+	for i, text := range texts {
+		for item := range strings.SplitSeq(text, ",") {
+			if err := five[i].check(item); err != nil {
 				return err
 			}
 		}
