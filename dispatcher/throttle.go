@@ -10,11 +10,12 @@ const (
 	tolerated   = 0.05                   // of the answers may be "later": the target then gets nearly all that it takes
 	windowLasts = time.Second            // that the answers of a window take, at least, ...
 	searchLasts = 250 * time.Millisecond // ... and while the rate doubles
-	windowLeast = 20                     // answers in a window, at least; while the rate doubles, one is enough
+	windowLeast = 20                     // answers in a window, at least, ...
+	slowLasts   = 10 * time.Second       // ... or those of so long, but 3; while the rate doubles, one is enough
 	fewFresh    = 5                      // answers to tasks that were not told so before, at least, to go by these alone
 	keepRate    = 0.9                    // of what the target takes, the part that is used after too many
 	growsBy     = 0.01                   // of the rate, by the first window without too many; each further one adds twice as much, until the rate doubles
-	vainCuts    = 4                      // falls of the rate in a row without effect after which it is not the rate
+	vainCuts    = 6                      // falls of the rate in a row without effect after which it is not the rate
 	inVain      = 8                      // answers "later" in a row, and nothing taken in the last second: the target rests
 	firstRate   = 4                      // deliveries a second, if the target has taken none before it said later
 	leastRate   = 0.2
@@ -162,7 +163,7 @@ func (t *throttle) took(began, now time.Time, rows int, part, told bool) {
 
 // decide changes the rate at the end of a window. Half of one is enough if it has too many for a whole one.
 func (t *throttle) decide(now time.Time) {
-	w, full, allowed := t.window.count(), max(t.rate*windowLasts.Seconds(), windowLeast), float64(tolerated)
+	w, full, allowed := t.window.count(), max(t.rate*windowLasts.Seconds(), min(windowLeast, max(t.rate*slowLasts.Seconds(), 3))), float64(tolerated)
 	if t.step >= 1 {
 		full = max(t.rate*searchLasts.Seconds(), 1+2*min(w.later, 1))
 	}
@@ -180,7 +181,7 @@ func (t *throttle) decide(now time.Time) {
 	case w.share()-t.own < (t.share-t.own)/2: // it has helped, though not enough
 		t.cuts = 0
 		t.lower(now, w, t.rate*(1-w.share()), growsBy)
-	case t.cuts < vainCuts-1:
+	case t.cuts < vainCuts-1 || t.window.all.n < windowLeast:
 		t.lower(now, w, t.rate*(1-w.share()), t.step)
 	default: // no lower rate has made them fewer
 		t.own, t.cuts = w.share(), 0
