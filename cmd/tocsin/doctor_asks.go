@@ -25,8 +25,8 @@ import (
 //	outbox verify      each outbox of the config
 //	relay              entrances
 //
-// Not asked are commands that compare with a file that doctor has not (biz apply, schedule apply), and audit, which reads every row. sink
-// test, cluster nodes, biz list and schedule list have their checks in operator.Examine.
+// Not asked are commands that compare with a file that doctor has not (biz apply, schedule apply), cluster plan, which tries a change of the
+// nodes, and audit, which reads every row. sink test, cluster nodes, biz list and schedule list have their checks in operator.Examine.
 var askedByDoctor = []func(a *app, ctx context.Context, v visit) []operator.Check{
 	(*app).served, (*app).copies, (*app).structure, (*app).outboxes, (*app).entrances,
 }
