@@ -31,7 +31,7 @@ type NewTask struct {
 	UniqueWhile    []Status          `json:"unique_while,omitempty" maxItems:"4" doc:"Of unique_key; pending and claimed must be among them, and are meant if it is left out. done and dead may be"`
 	OnConflict     string            `json:"on_conflict,omitempty" enum:"keep,reschedule" doc:"If the unique_key is taken: keep leaves the task that is there as it is (so if it is left out), reschedule gives it this due_time or delay_ms if it is pending"`
 	Payload        *string           `json:"payload,omitempty" maxLength:"8192" doc:"Text that the handler gets as it is; null, the text, if it is left out" example:"{\"order\":42}"`
-	PayloadVersion Int               `json:"payload_version,omitempty" minimum:"0" doc:"Of the payload, from 2 on: nodes whose handlers know only older ones leave the task alone"`
+	PayloadVersion Int               `json:"payload_version,omitempty" minimum:"0" maximum:"9007199254740991" doc:"Of the payload, from 2 on: nodes whose handlers know only older ones leave the task alone"`
 	Headers        map[string]string `json:"headers,omitempty" doc:"Texts by name that travel beside the payload, at most 1024 characters as JSON"`
 }
 

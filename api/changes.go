@@ -36,7 +36,7 @@ func (a *API) changes() {
 		about:   "Cancels those that have not ended, as cancel_task does, and counts them. If there are none, the answer is 200 with zeros.",
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, c *call, in *struct{ Body Subject }) (Changed, error) {
-		return a.changeOf(ctx, c, in.Body, (*tocsin.Client).Cancel)
+		return a.changeOf(ctx, c, in.Body, nil, (*tocsin.Client).Cancel)
 	})
 	register(a, operation{
 		id: "reschedule_tasks", method: http.MethodPost, path: "/tasks:reschedule", tag: "tasks", needs: apitoken.Write,
@@ -123,11 +123,11 @@ func (a *API) rescheduleTasks(ctx context.Context, c *call, in *struct{ Body Sub
 	if err != nil {
 		return Changed{}, err
 	}
-	return a.changeOf(ctx, c, in.Body.Subject, do)
+	return a.changeOf(ctx, c, in.Body.Subject, in.Body.DueTime, do)
 }
 
-// changeOf changes the tasks of a subject that have not ended.
-func (a *API) changeOf(ctx context.Context, c *call, s Subject, do changing) (out Changed, err error) {
+// changeOf changes the tasks of a subject that have not ended, perhaps to a time.
+func (a *API) changeOf(ctx context.Context, c *call, s Subject, due *Time, do changing) (out Changed, err error) {
 	ref, err := s.ref(c)
 	if err != nil {
 		return out, err
@@ -138,7 +138,7 @@ func (a *API) changeOf(ctx context.Context, c *call, s Subject, do changing) (ou
 	}
 	done, err := do(client, ctx, ref)
 	if err != nil {
-		return out, addProblem(err, s.BizType, "")
+		return out, addProblem(err, s.BizType, NewTask{BizType: s.BizType, BizKey: s.BizKey, DueTime: due}.at())
 	}
 	c.outcome = fmt.Sprintf("%d changed, %d in delivery, %d final", done.Changed, done.InDelivery, done.Final)
 	return Changed{done.Changed, done.InDelivery, done.Final}, nil
@@ -180,7 +180,7 @@ func (a *API) change(ctx context.Context, c *call, in ByTask, done string, do ch
 	}
 	changed, err := do(client, ctx, tocsin.ByID(info.JobID))
 	if err != nil {
-		return task, err
+		return task, addProblem(err, info.BizType, "due_time")
 	}
 	info, err = a.read(ctx, c, client, info.JobID)
 	if err != nil && changed.Changed > 0 {

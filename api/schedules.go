@@ -145,7 +145,7 @@ type ScheduleFields struct {
 	End            *Time             `json:"end,omitempty" doc:"No fire time from then on"`
 	Jitter         Duration          `json:"jitter,omitempty" doc:"Each run is due later by a constant below this, other schedules' runs by others"`
 	Payload        *string           `json:"payload,omitempty" maxLength:"8192" doc:"Text that the handler of each run gets as it is; null, the text, if it is left out"`
-	PayloadVersion Int               `json:"payload_version,omitempty" minimum:"0" doc:"Of the payload, from 2 on: nodes whose handlers know only older ones leave the runs alone"`
+	PayloadVersion Int               `json:"payload_version,omitempty" minimum:"0" maximum:"9007199254740991" doc:"Of the payload, from 2 on: nodes whose handlers know only older ones leave the runs alone"`
 	Headers        map[string]string `json:"headers,omitempty" doc:"Of each run, at most 1024 characters as JSON"`
 	StartWithin    Duration          `json:"start_within,omitempty" doc:"A run that starts later than this is missed; 10m if it is left out"`
 	Missed         string            `json:"missed,omitempty" enum:"skip,once,all" doc:"What becomes of missed runs: they are passed over, the newest is made up for (so if it is left out), or the newest missed_most are"`

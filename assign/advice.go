@@ -1,36 +1,24 @@
 package assign
 
 import (
-	"crypto/x509"
 	"errors"
-	"net"
-	"net/url"
-	"slices"
-	"strings"
-	"syscall"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
+
+// etcd says where to correct the way to it.
+var etcd = loop.Target{What: "etcd", Address: "etcd.endpoints in the config", TLS: "etcd.tls in the config"}
+
+var doReach = etcd.Do(loop.WaySilent)
 
 // What to do about an error. Each names the key of a config file; a service has the field of node.Config.Etcd instead.
 const (
-	doReach    = "start it, or correct etcd.endpoints in the config"
-	doRoute    = "let this host reach it (route, firewall), or correct etcd.endpoints in the config"
-	doName     = "correct the host name in etcd.endpoints of the config, or the name service of this host"
-	doForm     = "correct etcd.endpoints in the config: each is host:port, or a URL with http or https"
-	doHost     = "see to this host: it can't open a connection"
 	doOther    = "correct etcd.endpoints in the config: what answers there is no etcd, or one without its API of version 3"
-	doSecure   = "set etcd.tls in the config"
 	doPlain    = "leave etcd.tls out of the config and write no https in etcd.endpoints, or have etcd speak TLS"
-	doCA       = "set etcd.tls.ca in the config to the authority that signed etcd's certificate"
-	doHostname = "name etcd in etcd.endpoints by a name of its certificate"
-	doRenew    = "give etcd a certificate that is valid now and for servers, or correct the clock of this host"
-	doRoots    = "install the certificates of authorities on this host, or set etcd.tls.ca in the config"
-	doOurs     = "set etcd.tls.cert and etcd.tls.key in the config to a valid certificate of an authority that etcd trusts"
-	doTLS      = "compare the versions and ciphers of TLS that etcd allows with those of this program"
-	doTLSLog   = "see the log of etcd for the fault of TLS, and correct etcd.tls in the config"
 	doPassword = "correct etcd.username and etcd.password in the config"
 	doUser     = "set etcd.username and etcd.password in the config: etcd wants a user"
 	doNoUser   = "leave etcd.username out of the config, or enable authentication in etcd"
@@ -88,22 +76,6 @@ var adviceByCode = [...]string{
 	codes.OutOfRange: doReport, codes.Unimplemented: doOther, codes.Internal: doOther, codes.Unavailable: doReach, codes.DataLoss: doCorrupt, codes.Unauthenticated: doPassword,
 }
 
-// adviceByAlert says what to do about an alert that etcd sends in answer to our side of TLS; doTLSLog about others.
-var adviceByAlert = map[string]string{}
-
-func init() {
-	for do, alerts := range map[string][]string{
-		doOurs: {"bad certificate", "unsupported certificate", "revoked certificate", "expired certificate", "unknown certificate",
-			"unknown certificate authority", "access denied", "certificate required"},
-		doTLS:      {"handshake failure", "protocol version not supported", "insufficient security level", "inappropriate fallback", "missing extension", "unsupported extension", "no application protocol"},
-		doHostname: {"unrecognized name"},
-	} {
-		for _, alert := range alerts {
-			adviceByAlert["tls: "+alert] = do
-		}
-	}
-}
-
 // advised is an error with what to do about it.
 type advised struct {
 	error
@@ -143,44 +115,4 @@ func adviceOf(code codes.Code) string {
 		return adviceByCode[code]
 	}
 	return doOther
-}
-
-// onTheWay says what to do about an error of a connection, of its name, or of TLS on it.
-func onTheWay(err error) string {
-	var op *net.OpError
-	var urlForm *url.Error
-	var name *net.DNSError
-	switch {
-	case errors.As(err, &op) && op.Op == "remote error":
-		if do, known := adviceByAlert[op.Err.Error()]; known {
-			return do
-		}
-		return doTLSLog
-	case isAny(err, new(x509.HostnameError)):
-		return doHostname
-	case isAny(err, new(x509.UnknownAuthorityError)):
-		return doCA
-	case isAny(err, new(x509.SystemRootsError)):
-		return doRoots
-	case isAny(err, new(x509.CertificateInvalidError)), isAny(err, new(x509.InsecureAlgorithmError)), isAny(err, new(x509.ConstraintViolationError)), isAny(err, new(x509.UnhandledCriticalExtension)):
-		return doRenew
-	case isAny(err, new(*net.AddrError)), isAny(err, new(net.InvalidAddrError)), isAny(err, new(net.UnknownNetworkError)), isAny(err, new(*net.ParseError)), errors.As(err, &urlForm):
-		return doForm
-	case errors.As(err, &name):
-		return doName
-	case isOneOf(err, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EHOSTDOWN, syscall.ETIMEDOUT, syscall.EACCES, syscall.EPERM):
-		return doRoute
-	case isOneOf(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EAGAIN, syscall.EAFNOSUPPORT):
-		return doHost
-	case strings.Contains(err.Error(), "tls: "):
-		return doTLS
-	}
-	return doReach
-}
-
-// isAny reports whether err is, or wraps, one of a type.
-func isAny[T error](err error, target *T) bool { return errors.As(err, target) }
-
-func isOneOf(err error, numbers ...syscall.Errno) bool {
-	return slices.ContainsFunc(numbers, func(n syscall.Errno) bool { return errors.Is(err, n) })
 }

@@ -3,21 +3,18 @@ package assign
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/build"
 	"go/parser"
 	"go/token"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +27,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/devserver"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/devserver/etcdtest"
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // sourcesOf parses the shipped files of a package that this module needs.
@@ -98,63 +96,6 @@ func TestEveryErrorOfEtcdHasItsAdvice(t *testing.T) {
 	}
 }
 
-// Each type of error of crypto/x509, each alert of TLS and each way in which connect fails leads to its advice.
-func TestEveryFaultOnTheWayHasItsAdvice(t *testing.T) {
-	t.Parallel()
-	cert := &x509.Certificate{}
-	of509 := map[string]struct {
-		err error
-		do  string
-	}{
-		"CertificateInvalidError":    {x509.CertificateInvalidError{Cert: cert, Reason: x509.Expired}, doRenew},
-		"HostnameError":              {x509.HostnameError{Certificate: cert, Host: "x"}, doHostname},
-		"UnknownAuthorityError":      {x509.UnknownAuthorityError{}, doCA},
-		"SystemRootsError":           {x509.SystemRootsError{}, doRoots},
-		"InsecureAlgorithmError":     {x509.InsecureAlgorithmError(x509.MD5WithRSA), doRenew},
-		"ConstraintViolationError":   {x509.ConstraintViolationError{}, doRenew},
-		"UnhandledCriticalExtension": {x509.UnhandledCriticalExtension{}, doRenew},
-	}
-	for _, f := range sourcesOf(t, "crypto/x509") {
-		for _, d := range f.Decls {
-			m, is := d.(*ast.FuncDecl)
-			if !is || m.Recv == nil || m.Name.Name != "Error" {
-				continue
-			}
-			if name, is := m.Recv.List[0].Type.(*ast.Ident); is && name.IsExported() {
-				if c, known := of509[name.Name]; !known || onTheWay(&tls.CertificateVerificationError{Err: c.err}) != c.do {
-					t.Errorf("crypto/x509.%s: no advice, or another one", name.Name)
-				}
-			}
-		}
-	}
-	alerts, left := 0, maps.Clone(adviceByAlert)
-	for n := range 256 {
-		text := tls.AlertError(n).Error()
-		if strings.HasPrefix(text, "tls: alert(") {
-			continue
-		}
-		alerts++
-		delete(left, text)
-		got := onTheWay(&net.OpError{Op: "remote error", Err: tls.AlertError(n)})
-		if about := strings.Contains(text, "certificate") && !strings.Contains(text, "status") && !strings.Contains(text, "hash") && !strings.Contains(text, "unobtainable"); about != (got == doOurs) && text != "tls: access denied" {
-			t.Errorf("alert %q: %q", text, got)
-		}
-	}
-	if alerts < 30 || len(left) > 0 {
-		t.Errorf("%d alerts; not among them: %v", alerts, left)
-	}
-	for err, want := range map[error]string{
-		syscall.ECONNREFUSED: doReach, syscall.ECONNRESET: doReach, syscall.ENETUNREACH: doRoute, syscall.EHOSTUNREACH: doRoute, syscall.ETIMEDOUT: doRoute,
-		syscall.EPERM: doRoute, syscall.EMFILE: doHost, syscall.EADDRNOTAVAIL: doHost,
-		&net.DNSError{Err: "no such host", IsNotFound: true}: doName, &net.AddrError{Err: "missing port in address"}: doForm,
-		errors.New("tls: server selected unsupported protocol version 301"): doTLS,
-	} {
-		if got := onTheWay(&net.OpError{Op: "dial", Err: err}); got != want {
-			t.Errorf("%v: %q, want %q", err, got, want)
-		}
-	}
-}
-
 // listening accepts connections and has answer do something with each.
 func listening(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()
@@ -195,9 +136,9 @@ func otherService(t *testing.T) string {
 func TestTheAdviceFitsTheCause(t *testing.T) {
 	t.Parallel()
 	authority, stranger := devtest.NewAuthority(t), devtest.NewAuthority(t)
-	etcd := startSecureEtcd(t, authority)
+	secure := startSecureEtcd(t, authority)
 	good, plain := trusting(t, authority, authority), devtest.Etcd(t)
-	etcdtest.WantPasswords(t, dialAs(t, EtcdConfig{Endpoints: []string{etcd.Endpoint()}, TLS: good}), "shop")
+	etcdtest.WantPasswords(t, dialAs(t, EtcdConfig{Endpoints: []string{secure.Endpoint()}, TLS: good}), "shop")
 	guarded := startEtcd(t, &devserver.EtcdConfig{}).Endpoint()
 	etcdtest.WantPasswords(t, dialAs(t, EtcdConfig{Endpoints: []string{guarded}}), "shop")
 	old := good.Clone()
@@ -214,15 +155,15 @@ func TestTheAdviceFitsTheCause(t *testing.T) {
 		do  string
 	}{
 		"nothing listens":                  {EtcdConfig{Endpoints: []string{"127.0.0.1:1"}}, doReach},
-		"a name that is none":              {EtcdConfig{Endpoints: []string{"etcd.invalid:2379"}}, doName},
-		"no port":                          {EtcdConfig{Endpoints: []string{"127.0.0.1"}}, doForm},
-		"a URL that is none":               {EtcdConfig{Endpoints: []string{"http://%zz"}}, doForm},
-		"plain to TLS":                     {EtcdConfig{}, doSecure},
+		"a name that is none":              {EtcdConfig{Endpoints: []string{"etcd.invalid:2379"}}, etcd.Do(loop.WayName)},
+		"no port":                          {EtcdConfig{Endpoints: []string{"127.0.0.1"}}, etcd.Do(loop.WayForm)},
+		"a URL that is none":               {EtcdConfig{Endpoints: []string{"http://%zz"}}, etcd.Do(loop.WayForm)},
+		"plain to TLS":                     {EtcdConfig{}, etcd.Do(loop.WaySecure)},
 		"TLS to plain":                     {EtcdConfig{Endpoints: []string{plain}, TLS: good}, doPlain},
-		"an unknown authority":             {EtcdConfig{TLS: trusting(t, stranger, authority)}, doCA},
-		"no certificate of ours":           {EtcdConfig{TLS: trusting(t, authority, nil)}, doOurs},
-		"our certificate of a stranger":    {EtcdConfig{TLS: trusting(t, authority, stranger)}, doOurs},
-		"a version of TLS that is too old": {EtcdConfig{TLS: old}, doTLS},
+		"an unknown authority":             {EtcdConfig{TLS: trusting(t, stranger, authority)}, etcd.Do(loop.WayCA)},
+		"no certificate of ours":           {EtcdConfig{TLS: trusting(t, authority, nil)}, etcd.Do(loop.WayOurs)},
+		"our certificate of a stranger":    {EtcdConfig{TLS: trusting(t, authority, stranger)}, etcd.Do(loop.WayOurs)},
+		"a version of TLS that is too old": {EtcdConfig{TLS: old}, etcd.Do(loop.WayVersions)},
 		"a wrong password":                 {EtcdConfig{TLS: good, Username: "shop", Password: "no"}, doPassword},
 		"an unknown user":                  {EtcdConfig{TLS: good, Username: "nobody", Password: "no"}, doPassword},
 		"no user":                          {EtcdConfig{Endpoints: []string{guarded}}, doUser},
@@ -232,12 +173,12 @@ func TestTheAdviceFitsTheCause(t *testing.T) {
 		"a web server":                     {EtcdConfig{Endpoints: []string{web.Listener.Addr().String()}}, doOther},
 		"another server of gRPC":           {EtcdConfig{Endpoints: []string{otherService(t)}}, doOther},
 		"another protocol":                 {EtcdConfig{Endpoints: []string{greets}}, doOther},
-		"a proxy with nothing behind":      {EtcdConfig{Endpoints: []string{closes}}, "start etcd behind what answers there, or correct etcd.endpoints in the config"},
+		"a proxy with nothing behind":      {EtcdConfig{Endpoints: []string{closes}}, etcd.Do(loop.WayClosed)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if c.cfg.Timeout = 4 * time.Second; c.cfg.Endpoints == nil {
-				c.cfg.Endpoints = []string{etcd.Endpoint()}
+				c.cfg.Endpoints = []string{secure.Endpoint()}
 			}
 			client, err := Dial(t.Context(), c.cfg)
 			if err == nil {

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // Time-outs of Dial and of the connections it makes.
@@ -104,13 +106,13 @@ func explain(cfg EtcdConfig, err error) error {
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
 		if Advice(err) == "" {
-			err = advised{err, onTheWay(err)}
+			err = advised{err, etcd.Advice(err)}
 		}
 		return err
 	}
 	conn, why := net.DialTimeout("tcp", hostOf(cfg.Endpoints[0]), probeTimeout)
 	if why != nil {
-		return away{advised{fmt.Errorf("not reachable: %w", why), onTheWay(why)}}
+		return away{advised{fmt.Errorf("not reachable: %w", why), etcd.Advice(why)}}
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
@@ -146,7 +148,7 @@ func refusedTLS(conn net.Conn, cfg EtcdConfig) error {
 	if dropped || errors.As(err, new(tls.RecordHeaderError)) || errors.Is(err, io.EOF) {
 		return advised{fmt.Errorf("the config asks for TLS, and it speaks none: %w", err), doPlain}
 	}
-	return advised{fmt.Errorf("no TLS with it: %w", err), onTheWay(err)}
+	return advised{fmt.Errorf("no TLS with it: %w", err), etcd.Advice(err)}
 }
 
 // http2 begins what a client says. The server's first frame has the type of settings, at this offset.
@@ -165,10 +167,10 @@ func refusedPlain(conn net.Conn, endpoint string) error {
 		return nil
 	}
 	if speaksTLS(endpoint) {
-		return advised{errors.New("it wants TLS, and the config gives none"), doSecure}
+		return advised{errors.New("it wants TLS, and the config gives none"), etcd.Do(loop.WaySecure)}
 	}
 	if n == 0 {
-		return away{advised{fmt.Errorf("it closes each connection at once: %w", err), "start etcd behind what answers there, or correct etcd.endpoints in the config"}}
+		return away{advised{fmt.Errorf("it closes each connection at once: %w", err), etcd.Do(loop.WayClosed)}}
 	}
 	return advised{fmt.Errorf("it answers %q, which is not HTTP/2", said[:n]), doOther}
 }

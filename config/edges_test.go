@@ -92,7 +92,7 @@ func (l leaf) without() string {
 // edges are values that no field takes.
 func (l leaf) edges() []string {
 	if l.of.Kind() == reflect.Int64 && l.of != reflect.TypeFor[int64]() {
-		return []string{"-1s", "-1ns", "2562047h47m16.854775807s", "9223372036854775808h", "-9223372036854775808ns", "1e300s", ".inf", ".nan", "NaN", "30"}
+		return []string{"-1s", "-1ns", "2562047h47m16.854775807s", "9223372036854775808h", "-9223372036854775808ns", "1e300s", ".inf", ".nan", "NaN", "30", "1ns", "999us", "0.1ms"}
 	}
 	values := []string{"-1", "18446744073709551616", "99999999999999999999999999999", "1e300", ".inf", "-.inf", ".nan", "1s"}
 	if key := l.path[len(l.path)-1]; key != "number" && key != "biz_id" && key != "payload_version" { // they are names, not amounts

@@ -63,12 +63,12 @@ type session struct {
 	blocks int
 }
 
-// connect starts the client with a session of the time zone. Errors do not end it: close returns them.
-func connect(t *testing.T, zone string) *session {
+// connect starts the client with a session that begins with a SET. Errors do not end it: close returns them.
+func connect(t *testing.T, set string) *session {
 	t.Helper()
 	dir := home(t)
 	s := &session{cmd: exec.CommandContext(t.Context(), "mariadb", "--batch", "--unbuffered", "--force",
-		"--comments", "--init-command=SET time_zone = '"+zone+"'")}
+		"--comments", "--init-command=SET "+set)}
 	s.cmd.Env = append(os.Environ(), "HOME="+dir)
 	s.cmd.Stderr = &s.errors
 	out, err := s.cmd.StdoutPipe()

@@ -28,7 +28,7 @@ func cluster(t *testing.T, id string) (tocsin.Config, ddl.Result) {
 func TestWhatTheSelectPrintsStopsTheCountingOfStatistics(t *testing.T) {
 	t.Parallel()
 	cfg, _ := cluster(t, "")
-	s := connect(t, "+00:00")
+	s := connect(t, "time_zone = '+00:00'")
 	query := strings.ReplaceAll(ofKind(t, blocks(t, "operations.md"), "sql")[0].text, `toc\_`, cfg.Layout.Prefix+`\_`)
 	want(t, "of new tables", s.run(t, query))
 	s.run(t, "ALTER TABLE "+cfg.Layout.Table(3)+" STATS_AUTO_RECALC = 1; ALTER TABLE "+cfg.Layout.Database(0)+".owner STATS_AUTO_RECALC = DEFAULT;")
@@ -49,7 +49,7 @@ func TestWhatTheSelectPrintsStopsTheCountingOfStatistics(t *testing.T) {
 func TestACopyBecomesAClusterOfItsOwn(t *testing.T) {
 	t.Parallel()
 	cfg, original := cluster(t, "shop")
-	s := connect(t, "+00:00")
+	s := connect(t, "time_zone = '+00:00'")
 	for db := range 2 {
 		s.run(t, strings.ReplaceAll(ofKind(t, blocks(t, "operations.md"), "sql")[1].text, "toc_0", cfg.Layout.Database(db)))
 	}

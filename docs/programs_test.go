@@ -167,7 +167,7 @@ func TestAddIsRefusedInTheWrongPlace(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := reader{place: newPlace(t, order, tocsin.KeyID(orderKey)), s: connect(t, "+00:00")}
+			r := reader{place: newPlace(t, order, tocsin.KeyID(orderKey)), s: connect(t, "time_zone = '+00:00'")}
 			r.exec(t, r.rename.Replace(c.spoil))
 			for _, b := range ofKind(t, blocks(t, "sql.md"), "sql") {
 				if strings.Compare(b.section, "6") < 0 && b.section[1] == '.' {

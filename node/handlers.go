@@ -50,7 +50,7 @@ func Handle[T any](h *Handlers, biz tocsin.BizType[T], handler func(context.Cont
 	})
 }
 
-// HandleBatch registers a handler that takes up to most tasks at once. It returns one
+// HandleBatch registers a handler that takes up to most tasks at once, of 1 to 1,048,576. It returns one
 // error per task, in their order, each read as Handle's; nil means that all
 // succeeded. A batch never waits for more tasks: it holds those that are due already.
 //
@@ -76,7 +76,7 @@ func HandleBatch[T any](h *Handlers, biz tocsin.BizType[T], most int, handler fu
 	if _, taken := h.targets[biz.Name()]; taken {
 		panic(fmt.Sprintf("node: biz type %q has two handlers", biz.Name()))
 	}
-	h.targets[biz.Name()] = dispatcher.Target{Batch: max(most, 1), Version: max(biz.PayloadVersion(), 1), Sink: typed[T]{biz, handler}}
+	h.targets[biz.Name()] = dispatcher.Target{Batch: min(max(most, 1), 1<<20), Version: max(biz.PayloadVersion(), 1), Sink: typed[T]{biz, handler}}
 	if v := biz.PayloadVersion(); v > 0 {
 		h.versions[biz.Name()] = v
 	}

@@ -130,8 +130,11 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 	return checks, nil
 }
 
-// etcdHealth wants a read that a majority agrees to, not just an open port.
-func (v View) etcdHealth(ctx context.Context) (is string, err error) {
+// endpointWithin is how long one of several endpoints of etcd may take to answer.
+const endpointWithin = 2 * time.Second
+
+// etcdHealth wants a read that a majority agrees to, not just an open port. If there is one, dead are the errors of endpoints that don't lead to it.
+func (v View) etcdHealth(ctx context.Context) (is string, dead, err error) {
 	err = v.AskEtcd(ctx, func(keys *assign.Registry) error {
 		groups, err := keys.Groups(ctx)
 		if err == nil {
@@ -144,7 +147,18 @@ func (v View) etcdHealth(ctx context.Context) (is string, err error) {
 		is = fmt.Sprintf("%s%s answers; groups with nodes: %s", one, strings.Join(v.Etcd.Endpoints, ", "), cmp.Or(strings.Join(groups, ", "), "-"))
 		return err
 	})
-	return is, err
+	if err != nil || len(v.Etcd.Endpoints) < 2 {
+		return is, nil, err
+	}
+	errs := make([]error, len(v.Etcd.Endpoints))
+	var all sync.WaitGroup
+	for i, endpoint := range v.Etcd.Endpoints {
+		one := v
+		one.Etcd.Endpoints, one.Etcd.Timeout = []string{endpoint}, endpointWithin
+		all.Go(func() { errs[i] = one.AskEtcd(ctx, func(*assign.Registry) error { return nil }) })
+	}
+	all.Wait()
+	return is, errors.Join(errs...), nil
 }
 
 // pausedMost is how many paused schedules are counted.
@@ -172,13 +186,13 @@ type patient struct {
 	uses    []serverUse // in the order of the config
 	servers servers     // by index in uses
 
-	nodes    func() (groups []Group, listed bool)             // the live nodes, read once; not listed: not known
-	types    func(context.Context) ([]biztype.Policy, error)  // reads the stored policies
-	asked    func(own []Group, bizType string) time.Time      // when a worker last asked one of these nodes; zero: none says
-	paused   func(context.Context) ([]string, error)          // reads the names of the paused schedules; nil: not asked
-	etcd     func(context.Context) (is string, err error)     // asks etcd; nil: the config names none
-	identity func(context.Context) (id string, refused error) // of the databases, and whether etcd has bound the cluster to another
-	timeout  time.Duration                                    // of each question
+	nodes    func() (groups []Group, listed bool)               // the live nodes, read once; not listed: not known
+	types    func(context.Context) ([]biztype.Policy, error)    // reads the stored policies
+	asked    func(own []Group, bizType string) time.Time        // when a worker last asked one of these nodes; zero: none says
+	paused   func(context.Context) ([]string, error)            // reads the names of the paused schedules; nil: not asked
+	etcd     func(context.Context) (is string, dead, err error) // asks etcd; nil: the config names none
+	identity func(context.Context) (id string, refused error)   // of the databases, and whether etcd has bound the cluster to another
+	timeout  time.Duration                                      // of each question
 }
 
 // servers reads from a cluster's servers; *store.Store does.
@@ -307,11 +321,15 @@ func (p patient) askEtcd(ctx context.Context) []Check {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	is, err := p.etcd(ctx)
+	is, dead, err := p.etcd(ctx)
 	if err != nil {
 		return of("etcd", bad(Fail, name, err.Error(), cmp.Or(assign.Advice(err), "correct etcd in the config")))
 	}
-	return of("etcd", good(name, "%s", is))
+	checks := of("etcd", good(name, "%s", is))
+	if dead != nil {
+		checks = append(checks, of("etcd", bad(Warn, "endpoints", OneLine(dead), cmp.Or(assign.Advice(dead), "correct etcd in the config")))...)
+	}
+	return checks
 }
 
 // compareIdentity judges whether etcd has bound the cluster to these databases, if both answer. It takes the checks of etcd, what

@@ -42,7 +42,7 @@ func well(w ward) patient {
 	return patient{
 		uses: []serverUse{{Name: "db1", Tables: 512, Conns: 32}, {Name: "db2", Tables: 512, Conns: 32}}, servers: w, timeout: answerWithin,
 		types: func(context.Context) ([]biztype.Policy, error) { return []biztype.Policy{{Name: "a"}}, nil },
-		etcd:  func(context.Context) (string, error) { return "1 member", nil },
+		etcd:  func(context.Context) (string, error, error) { return "1 member", nil, nil },
 		nodes: func() ([]Group, bool) { return nil, true },
 	}
 }
@@ -114,11 +114,20 @@ var examinations = map[string]struct {
 	"no identity": {ward: bothWell, spoil: identityOf("", nil), want: []string{
 		"warn etcd: identity: no database that answers has one, so nodes of another cluster with the same id are not kept out"}},
 	"another cluster's identity": {ward: bothWell, spoil: identityOf("x", errors.New("foreign")), want: []string{"fail etcd: identity: foreign"}},
+	"an endpoint of etcd that is dead": {
+		ward: bothWell,
+		spoil: func(p *patient) {
+			p.etcd = func(context.Context) (string, error, error) {
+				return "one of a:1, b:1 answers", errors.New("etcd b:1: refused"), nil
+			}
+		},
+		want: []string{"warn etcd: endpoints: etcd b:1: refused"},
+	},
 	"biz types and etcd that can't be read": {
 		ward: bothWell,
 		spoil: func(p *patient) {
 			p.types = func(context.Context) ([]biztype.Policy, error) { return nil, errors.New("no table") }
-			p.etcd = func(ctx context.Context) (string, error) { <-ctx.Done(); return "", errors.New("silence") }
+			p.etcd = func(ctx context.Context) (string, error, error) { <-ctx.Done(); return "", nil, errors.New("silence") }
 		},
 		want: []string{"fail biz types: stored: no table", "fail etcd: health: silence"},
 	},

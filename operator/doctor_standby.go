@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
@@ -150,6 +150,7 @@ var refusalFixes = map[uint16]string{
 // unreachable judges a server that can't be asked. If an address is a replica that answers, it names the fail-over.
 func unreachable(err error, use serverUse, seen []mysql.Sighting) Check {
 	const name = "reachable"
+	to := loop.Target{What: "the server", Address: "the dsn of " + use.Name + " in the config", TLS: "tls of " + use.Name + " in the config and in its dsn"}
 	var ready, dead []string
 	for _, s := range seen {
 		switch {
@@ -166,18 +167,20 @@ func unreachable(err error, use serverUse, seen []mysql.Sighting) Check {
 			old, strings.Join(ready, " or "), pageFailOver, old))
 	case len(ready) > 0 && len(ready) == len(seen):
 		return bad(Fail, name, err.Error(), fmt.Sprintf("all are read-only: as %s tells, turn read_only off at the one that is to be the primary", pageFailOver))
-	case mysql.OfTLS(err):
-		return bad(Fail, name, err.Error(), fmt.Sprintf("it answers, but TLS fails: correct the server's certificate, or tls of %s in the config and in its dsn", use.Name))
+	}
+	return bad(Fail, name, err.Error(), ServerFix(err, to))
+}
+
+// ServerFix says what to do about a server that can't be asked.
+func ServerFix(err error, to loop.Target) string {
+	fault, known := mysql.OnTheWay(err), refusalFixes[mysql.Number(err)]
+	switch {
+	case known != "":
+		return known
 	case errors.Is(err, mysql.ErrSession):
-		return bad(Fail, name, err.Error(), fmt.Sprintf("remove that from the server's init_connect, or from the dsn of %s in the config", use.Name))
-	case mysql.ClassOf(err) == mysql.Barred || mysql.ClassOf(err) == mysql.Denied:
-		fix := fmt.Sprintf("give the user access, or correct the dsn of %s in the config; a user that needs TLS is refused like one with a wrong password", use.Name)
-		return bad(Fail, name, err.Error(), cmp.Or(refusalFixes[mysql.Number(err)], fix))
-	case mysql.Number(err) != 0:
-		return bad(Fail, name, err.Error(), cmp.Or(refusalFixes[mysql.Number(err)], "it answers, and refuses connections or statements: mend what it says"))
+		return "remove that from the server's init_connect, or from " + to.Address
+	case fault == loop.WaySilent && errors.Is(err, context.DeadlineExceeded):
+		return "if its process runs, it hangs: see docs/runbook.md#tocsinserverhangs; otherwise " + to.Do(fault)
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return bad(Fail, name, err.Error(), fmt.Sprintf("if its process runs, it hangs: see docs/runbook.md#tocsinserverhangs; otherwise start it, or correct the dsn of %s in the config", use.Name))
-	}
-	return bad(Fail, name, err.Error(), fmt.Sprintf("start it, or correct the dsn of %s in the config", use.Name))
+	return to.Do(fault)
 }

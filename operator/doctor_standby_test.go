@@ -1,11 +1,14 @@
 package operator
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	driverlib "github.com/go-sql-driver/mysql"
@@ -126,10 +129,12 @@ func TestTheFixIsForWhatTheServerSays(t *testing.T) {
 		"the host is blocked":         {number(1129), "flush-hosts"},
 		"TLS is wanted":               {number(3159), "set tls"},
 		"a wrong password, or TLS":    {number(1045), "needs TLS"},
-		"no TLS there":                {driverlib.ErrNoTLS, "TLS fails"},
-		"a certificate of a stranger": {x509.UnknownAuthorityError{}, "TLS fails"},
+		"no TLS there":                {driverlib.ErrNoTLS, "or have the server speak TLS"},
+		"a certificate of a stranger": {x509.UnknownAuthorityError{}, "the authority that signed the certificate"},
 		"a way to log in":             {driverlib.ErrUnknownPlugin, "give the user access"},
-		"nobody listens":              {io.EOF, "start it"},
+		"nobody listens":              {syscall.ECONNREFUSED, "start it"},
+		"a proxy with nothing behind": {io.EOF, "start the server behind what answers there"},
+		"a host that swallows all":    {&net.OpError{Op: "dial", Err: context.DeadlineExceeded}, "let this host reach it"},
 	} {
 		if got := unreachable(c.err, serverUse{Name: "db1"}, nil); !strings.Contains(got.Fix, c.fix) || c.fix != "start it" && strings.Contains(got.Fix, "start it") {
 			t.Errorf("%s: %q, want %q", name, got.Fix, c.fix)

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // reach is how far a request came that got no answer. It decides whether an attempt is counted, and whether the request is sent again.
@@ -150,12 +151,9 @@ func unconnected(err error, late, closed bool) string {
 	var op *net.OpError
 	var head tls.RecordHeaderError
 	dialling := errors.As(err, &op) && op.Op == "dial"
-	for errno, words := range ours {
-		if dialling && errors.Is(err, errno) {
-			return words + ": " + err.Error()
-		}
-	}
 	switch {
+	case dialling && loop.WayOf(err) == loop.WayHere:
+		return "this machine opens no connection: " + err.Error()
 	case errors.As(err, &head) && string(head.RecordHeader[:]) == "HTTP/":
 		return "the receiver has no TLS there: the URL must begin with http:"
 	case closed && !dialling:
@@ -164,15 +162,6 @@ func unconnected(err error, late, closed bool) string {
 		return "no connection in time"
 	}
 	return err.Error()
-}
-
-// ours are the errors of a dial that are not the receiver's.
-var ours = map[syscall.Errno]string{
-	syscall.EMFILE:        "this process has too many open files",
-	syscall.ENFILE:        "this machine has too many open files",
-	syscall.EADDRNOTAVAIL: "this machine has no local address or port left for it",
-	syscall.ENOBUFS:       "this machine has no memory left for connections",
-	syscall.ENOMEM:        "this machine has no memory left for connections",
 }
 
 // isWrite reports whether the connection broke while the request was written.
@@ -194,12 +183,7 @@ func halfAnswered(err error) string {
 
 // closedByPeer reports whether the receiver has ended the connection, or something on the way that speaks for it.
 func closedByPeer(err error) bool {
-	for _, one := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED} {
-		if errors.Is(err, one) {
-			return true
-		}
-	}
-	return strings.Contains(err.Error(), "server closed idle connection") || strings.Contains(err.Error(), "server sent GOAWAY and closed the connection")
+	return loop.WayOf(err) == loop.WayClosed || strings.Contains(err.Error(), "server closed idle connection") || strings.Contains(err.Error(), "server sent GOAWAY and closed the connection")
 }
 
 // refusedStream returns by which word of HTTP/2 the receiver has said that it did not handle a request; "": it has not. RFC 9113, section

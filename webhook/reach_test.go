@@ -22,8 +22,8 @@ import (
 	"github.com/tocsinhq/tocsin/internal/client"
 )
 
-// way is one in which a request gets no answer.
-type way struct {
+// course is one in which a request gets no answer.
+type course struct {
 	open    func(t *testing.T) *Sink // its receiver gives no answer
 	text    string                   // part of the error
 	counted bool                     // as an attempt
@@ -32,7 +32,7 @@ type way struct {
 
 // ways are those of net (names, addresses, connecting), of crypto/tls, and of net/http: by a new connection and by a kept one, HTTP/1.1
 // and HTTP/2. Servers, names and addresses are real. A proxy is not among them: callbacks use none, see TestNoProxyIsUsed.
-var ways = map[string]way{
+var ways = map[string]course{
 	"name: nobody has it":                  {open: to("http://nx.test"), text: "no such host"},
 	"name: it has no address":              {open: to("http://empty.test"), text: "no such host"},
 	"name: the server of names fails":      {open: to("http://servfail.test"), text: "lookup servfail.test"},
@@ -48,7 +48,7 @@ var ways = map[string]way{
 	"connect: refused, IPv6":    {open: toClosed("http://[::1]:"), text: "dial tcp [::1]"},
 	"connect: no route":         {open: to("http://255.255.255.255"), text: "dial tcp 255.255.255.255:80"},
 	"connect: no answer":        {open: toFull, text: "i/o timeout"},
-	"connect: no local address": {open: fromNowhere, text: "this machine has no local address or port left for it"},
+	"connect: no local address": {open: fromNowhere, text: "this machine opens no connection: "},
 
 	"TLS: unknown CA":                   {open: toTLS(false, "", nil), text: "certificate signed by unknown authority"},
 	"TLS: another name":                 {open: toTLS(true, "both.test", nil), text: "not both.test"},
@@ -255,7 +255,7 @@ func TestTooManyOpenFilesAreNoAttempt(t *testing.T) {
 		}
 		defer f.Close()
 	}
-	if err := s.Deliver(t.Context(), tasks(1))[0]; !notReached(err) || !strings.Contains(err.Error(), "this process has too many open files") {
+	if err := s.Deliver(t.Context(), tasks(1))[0]; !notReached(err) || !strings.Contains(err.Error(), "this machine opens no connection: ") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -62,6 +62,7 @@ func (r *recent) Add(_ context.Context, id string, until time.Time) (isNew bool,
 // tests, or where handling a task twice does little harm.
 type Memory struct {
 	mu   sync.Mutex
+	most int
 	has  map[string]bool
 	ring []string
 	next int // the place in ring of the oldest key, once it is full
@@ -69,7 +70,7 @@ type Memory struct {
 
 // NewMemory makes a Memory of the last n keys, at least one.
 func NewMemory(n int) *Memory {
-	return &Memory{has: make(map[string]bool), ring: make([]string, max(n, 1))}
+	return &Memory{has: make(map[string]bool), most: max(n, 1)}
 }
 
 // Has reports whether the key is among the last ones.
@@ -86,8 +87,12 @@ func (m *Memory) Put(_ context.Context, key string) error {
 	if m.has[key] {
 		return nil
 	}
+	if m.has[key] = true; len(m.ring) < m.most {
+		m.ring = append(m.ring, key)
+		return nil
+	}
 	delete(m.has, m.ring[m.next])
-	m.ring[m.next], m.has[key] = key, true
-	m.next = (m.next + 1) % len(m.ring)
+	m.ring[m.next] = key
+	m.next = (m.next + 1) % m.most
 	return nil
 }

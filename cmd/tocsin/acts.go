@@ -26,9 +26,6 @@ or reschedule by the API. They are written after the change, as far as that succ
 database user without the role acts leaves none. Each purge removes those older than 90 days.`,
 		Example: "  tocsin acts --object 'biz type order.close'\n  tocsin acts --person alice@ops-1 --from 2030-01-02T15:04:05Z",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if err := checkLimit(q.Limit, operator.MaxPastActs); err != nil {
-				return err
-			}
 			for flag, t := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
 				if text := map[string]string{"from": from, "to": to}[flag]; text != "" {
 					if *t, err = parseTime(flag, text); err != nil {
@@ -45,6 +42,7 @@ database user without the role acts leaves none. Each purge removes those older 
 	c.Flags().StringVar(&q.Operation, "operation", "", "of this kind only, for example pause_biz_type")
 	c.Flags().StringVar(&q.Object, "object", "", "about what begins so, for example 'task 118010532085006336'")
 	c.Flags().IntVar(&q.Limit, "limit", operator.MaxPastActs/2, "acts at most")
+	within(c, "limit", 1, operator.MaxPastActs)
 	return c
 }
 

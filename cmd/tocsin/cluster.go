@@ -75,12 +75,10 @@ func newClusterPlan(a *app) *cobra.Command {
 	}
 	only := groupFlag(cmd)
 	add := cmd.Flags().Int("add", 0, "this many nodes come, to each group shown")
+	within(cmd, "add", 0, maxAdded)
 	remove := cmd.Flags().StringArray("remove", nil, "the node with this id goes (may be repeated)")
 	_ = cmd.RegisterFlagCompletionFunc("remove", completing(a.nodeNames)) // fails for unknown flags only
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *add < 0 || *add > maxAdded {
-			return usage("--add %d: give 0 to %d nodes", *add, maxAdded)
-		}
 		plans, err := a.plans(cmd.Context(), *only, assign.Change{Add: *add, Remove: *remove})
 		return a.show(plans, err, func(w io.Writer) { writePlans(w, plans) })
 	}
@@ -182,12 +180,13 @@ func newClusterDrain(a *app) *cobra.Command {
 	undo := cmd.Flags().Bool("undo", false, "let it take tables again")
 	wait := cmd.Flags().Bool("wait", false, "return when it has no table left")
 	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "with --wait: fail after this time, and say what is left")
+	within(cmd, "timeout", time.Millisecond, maxDuration)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *wait && *undo:
 			return usage("use --wait or --undo, not both")
-		case *timeout <= 0 || cmd.Flags().Changed("timeout") && !*wait:
-			return usage("--timeout %s: give a time above 0, with --wait", *timeout)
+		case cmd.Flags().Changed("timeout") && !*wait:
+			return usage("--timeout goes with --wait")
 		}
 		return a.withRegistry(cmd.Context(), func(keys *assign.Registry) error {
 			d, err := drain(cmd.Context(), keys, args[0], *undo)

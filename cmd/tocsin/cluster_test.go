@@ -316,8 +316,8 @@ func TestClusterPlanShowsWhatWouldMoveAndMovesNothing(t *testing.T) {
 	s.ownedBy(map[string]int{"host-a": 4, "host-b": 4, "host-c": 8})
 	s.run("cluster", "plan", "--remove", "host-a").refused(t, exitFailed, `no live node "host-a"`, "cluster nodes")
 	s.run("cluster", "plan", "--remove", a, "--group", "callback").refused(t, exitFailed, "no live node", a)
-	s.run("cluster", "plan", "--add", "201").refused(t, exitUsage, "--add 201: give 0 to 200 nodes")
-	s.run("cluster", "plan", "--add", "-1").refused(t, exitUsage, "--add -1: use 0 to")
+	s.run("cluster", "plan", "--add", "201").refused(t, exitUsage, "--add 201: use 0 to 200")
+	s.run("cluster", "plan", "--add", "-1").refused(t, exitUsage, "--add -1: use 0 to 200")
 }
 
 // nodes are the live ones of all groups.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -63,10 +65,13 @@ sample tasks and no nodes. Your program reads the config that is printed, and ru
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
 	}
 	c.Flags().IntVar(&f.tasks, "tasks", 1000, "sample tasks")
+	within(c, "tasks", 0, 10_000_000)
 	c.Flags().IntVar(&f.nodes, "nodes", 2, "nodes")
+	within(c, "nodes", 1, 64)
 	c.Flags().StringVar(&f.layout, "layout", "8x16", "databases x tables")
 	c.Flags().StringVar(&f.server, "server", "", serverUsage)
 	c.Flags().DurationVar(&f.over, "over", 10*time.Second, "the span over which the sample tasks are due")
+	within(c, "over", 0, time.Hour)
 	c.Flags().StringVar(&f.biz, "biz", "", "file of biz types, as for tocsin biz apply: no sample tasks and no nodes, for a program of yours")
 	c.Flags().StringVar(&f.configOut, "config-out", "", "where to write the config file; it goes at the end (default in a temporary folder)")
 	c.Flags().BoolVar(&f.exit, "exit", false, "stop when all are delivered; exit code 1 if any is not within a minute")
@@ -74,7 +79,9 @@ sample tasks and no nodes. Your program reads the config that is printed, and ru
 	c.Flags().BoolVar(&f.kafka, "kafka", false, "start a Kafka broker, to which the tasks of order.notify go")
 	c.Flags().IntVar(&f.kafkaPort, "kafka-port", 0, "port of the Kafka broker; 0: a free one")
 	c.Flags().IntVar(&f.load, "load", 0, "tasks to add each second after the sample tasks, until Ctrl-C")
+	within(c, "load", 0, 1000)
 	c.Flags().IntVar(&f.servers, "servers", 1, "database servers, among which the databases are divided")
+	within(c, "servers", 1, 8)
 	c.Flags().BoolVar(&f.prometheus, "prometheus", true, "start Prometheus if it is installed, unless --exit is given")
 	c.Flags().IntVar(&f.prometheusPort, "prometheus-port", 0, "port of Prometheus; 0: a free one")
 	c.Flags().StringVar(&f.rules, "rules", "", "folder whose files *.rules.yaml Prometheus loads, such as deploy/prometheus")
@@ -82,6 +89,9 @@ sample tasks and no nodes. Your program reads the config that is printed, and ru
 	c.Flags().IntVar(&f.etcdPort, "etcd-port", 0, "port of etcd; 0: a free one")
 	c.Flags().IntVar(&f.apiPort, "api-port", 0, "port of the HTTP API; 0: a free one")
 	c.Flags().IntVar(&f.httpPort, "http-port", 0, "port of the HTTP receiver; 0: a free one")
+	for _, of := range []string{"kafka", "prometheus", "mysql", "etcd", "api", "http"} {
+		within(c, of+"-port", 0, math.MaxUint16)
+	}
 	return c
 }
 
@@ -92,16 +102,8 @@ func (f devFlags) validate() (tocsin.Layout, error) {
 		return l, err
 	}
 	switch {
-	case f.tasks < 0 || f.tasks > 10_000_000:
-		return l, usage("--tasks %d: want 0 to 10000000", f.tasks)
-	case f.nodes < 1 || f.nodes > 64:
-		return l, usage("--nodes %d: want 1 to 64", f.nodes)
-	case f.over < 0 || f.over > time.Hour:
-		return l, usage("--over %s: want 0s to 1h", f.over)
-	case f.servers < 1 || f.servers > min(l.Databases, 8):
-		return l, usage("--servers %d: want 1 to %d, as there are %d databases", f.servers, min(l.Databases, 8), l.Databases)
-	case f.load < 0 || f.load > 1000:
-		return l, usage("--load %d: want 0 to 1000", f.load)
+	case f.servers > l.Databases:
+		return l, usage("--servers %d: there are %d databases", f.servers, l.Databases)
 	case f.load > 0 && f.exit:
 		return l, usage("--load goes on until Ctrl-C: leave --exit out")
 	case f.biz != "" && (f.load > 0 || f.exit):
@@ -223,18 +225,12 @@ func runSamples(ctx context.Context, c *devcluster.Cluster, f devFlags, view *de
 
 // writeConfig writes the config file for other programs. The caller calls remove at the end.
 func (f devFlags) writeConfig(c *devcluster.Cluster) (path string, remove func(), err error) {
-	if f.configOut != "" {
-		if err := c.WriteConfig(f.configOut); err != nil {
-			return "", func() {}, err
-		}
-		return f.configOut, func() { _ = os.Remove(f.configOut) }, nil
-	}
 	dir, err := os.MkdirTemp("", "tocsin-dev-")
 	if err != nil {
 		return "", func() {}, fmt.Errorf("folder for the config: %w", err)
 	}
-	path = filepath.Join(dir, "tocsin.yaml")
-	return path, func() { _ = os.RemoveAll(dir) }, c.WriteConfig(path)
+	path = cmp.Or(f.configOut, filepath.Join(dir, "tocsin.yaml"))
+	return path, func() { _, _ = os.Remove(path), os.RemoveAll(dir) }, c.WriteConfig(path, dir)
 }
 
 // How often a demo sweeps, and how often it purges and audits.
@@ -248,12 +244,11 @@ func (f devFlags) hint(c *devcluster.Cluster, path, api string) string {
 	if f.biz != "" {
 		return fmt.Sprintf(bizHint, programName(), path, f.biz, c.MySQLPort(), api)
 	}
-	name, value := devcluster.Secret()
 	kafka := ""
 	if b := c.Broker(); b != nil {
 		kafka = fmt.Sprintf(kafkaHint, b.Address)
 	}
-	return fmt.Sprintf(devHint, programName(), path, name, value, c.MySQLPort(), api, kafka)
+	return fmt.Sprintf(devHint, programName(), path, c.MySQLPort(), api, kafka)
 }
 
 // closing ends the hint.
@@ -283,12 +278,11 @@ func programName() string {
 }
 
 const devHint = `
-It is still up. Look at it in a browser: %[6]s/
+It is still up. Look at it in a browser: %[4]s/
 
 From a second terminal, paste for example:
 
   export TOCSIN_CONFIG=%[2]s
-  export %[3]s=%[4]s
   alias tocsin='%[1]s'
   tocsin task add --type order.close --biz-id 700042 --in 5s --payload '{"order_id":700042,"cents":990}'
   tocsin task add --type coupon.remind --biz-id 700042 --in 30m --payload '{"user_id":700042,"code":"SAVE10"}'
@@ -300,14 +294,14 @@ From a second terminal, paste for example:
 
 Or from any program, over HTTP:
 
-  curl -sS %[6]s/v1/tasks -H 'Content-Type: application/json' -d '{"biz_type": "order.close", "biz_id": "700043", "delay_ms": 5000, "payload": "{\"order_id\":700043,\"cents\":990}"}'
+  curl -sS %[4]s/v1/tasks -H 'Content-Type: application/json' -d '{"biz_type": "order.close", "biz_id": "700043", "delay_ms": 5000, "payload": "{\"order_id\":700043,\"cents\":990}"}'
 
 Or be a worker that asks for tasks, as the sample's does: within 30 s it has to settle or extend its lease.
 
   tocsin task add --type label.print --biz-id 700045 --in 10s --payload '{"order_id":700045,"cents":990}'
-  curl -sS %[6]s/v1/pull:reserve -H 'Content-Type: application/json' -d '{"biz_types": ["label.print"]}'
+  curl -sS %[4]s/v1/pull:reserve -H 'Content-Type: application/json' -d '{"biz_types": ["label.print"]}'
 
-%[7]sOr look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[5]d
+%[5]sOr look with a SQL client: mariadb --user root --host 127.0.0.1 --port %[3]d
 `
 
 const kafkaHint = `Or have a task become a record of Kafka, and read it:

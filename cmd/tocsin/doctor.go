@@ -38,9 +38,6 @@ func newDoctor(a *app) *cobra.Command {
 			"does not test commits.",
 		Example: "  tocsin doctor\n  tocsin doctor --role node --config node.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if x.Nodes < 0 {
-				return usage("--nodes %d: give how many nodes there will be", x.Nodes)
-			}
 			if len(roles) > 0 {
 				var err error
 				if x.Rights, err = ddl.Rights(roles); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
 	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/ddl"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -24,8 +25,8 @@ import (
 //	outbox verify      each outbox of the config
 //	relay              entrances
 //
-// Not asked are commands that compare with a file that doctor has not (biz apply, schedule apply), and audit, which reads every row. sink
-// test, cluster nodes, biz list and schedule list have their checks in operator.Examine.
+// Not asked are commands that compare with a file that doctor has not (biz apply, schedule apply), cluster plan, which tries a change of the
+// nodes, and audit, which reads every row. sink test, cluster nodes, biz list and schedule list have their checks in operator.Examine.
 var askedByDoctor = []func(a *app, ctx context.Context, v visit) []operator.Check{
 	(*app).served, (*app).copies, (*app).structure, (*app).outboxes, (*app).entrances,
 }
@@ -125,7 +126,9 @@ func (a *app) outboxes(ctx context.Context, v visit) (all []operator.Check) {
 		}
 		cancel()
 		if err != nil {
-			all = append(all, checkOf(operator.Fail, "outboxes", o.Name, operator.OneLine(err), "let this host reach it, or correct outboxes in the config: its rows wait if no relay reaches it")...)
+			of := " of outbox " + o.Name + " in the config"
+			fix := operator.ServerFix(err, loop.Target{What: "its server", Address: "the dsn" + of, TLS: "tls" + of + ", or in its dsn"})
+			all = append(all, checkOf(operator.Fail, "outboxes", o.Name, operator.OneLine(err), fix+": its rows wait if no relay reaches it")...)
 			continue
 		}
 		all = append(all, findings(differ, "outboxes", o.Name, o.Table+" is as it should be", "run `tocsin outbox verify --outbox "+o.Name+"`, which names all")...)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +66,10 @@ func TestDoctorOfAHealthyClusterSucceeds(t *testing.T) {
 	if got := decode[examined](t, s.run("doctor", "--json")); !got.OK {
 		t.Errorf("got %+v", got)
 	}
+	one := s.text("tocsin.yaml")
+	s.write("tocsin.yaml", strings.Replace(one, `endpoints: [`, `endpoints: ["127.0.0.1:1", `, 1))
+	s.run("doctor").says(t, "warn  etcd         endpoints: etcd 127.0.0.1:1: not reachable", "start it, or correct etcd.endpoints", " 1 to warn of, 0 failed")
+	s.write("tocsin.yaml", one)
 	holder, err := openDB(t, dsn).Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -396,10 +402,23 @@ func TestDoctorMissesASecretInItsEnvironment(t *testing.T) {
 	decodeText[examined](t, with.stdout).finding(t, "ok", "secrets", "1 callbacks are set")
 }
 
+// notSampled are the commands of which the next test has no sample, by the reason. A new command is to be judged here or there.
+var notSampled = map[string]string{
+	"operator.Examine asks what they show":     "biz list, biz show, biz stats, cluster nodes, cluster tables, schedule list, schedule show, sink test, relay, top",
+	"they tell of single tasks, runs and rows": "acts, outbox list, runs, schedule next, schedule runs, task dead, task get, task list, task runs, task why",
+	"they change something, and refuse what is wrong with it": "biz apply, biz delete, biz pause, biz resume, cluster adopt, cluster drain, ddl apply, ddl finish, ddl grace, " +
+		"ddl ownership, outbox apply, outbox drop, outbox forget, outbox retry, purge, schedule activate, schedule apply, schedule backfill, schedule deactivate, " +
+		"schedule delete, schedule run-now, sweep, task add, task bury, task cancel, task extend, task redrive, task reschedule, task reserve, task settle",
+	"they are about two clusters":         "ddl move activate, ddl move check, ddl move compare, ddl move retire, ddl move undo",
+	"they ask nobody, or what they start": "completion bash, completion fish, completion powershell, completion zsh, ddl grants, ddl plan, dev, outbox plan, token new, version",
+	"they measure":                        "bench drain, bench idle, bench insert, bench lateness",
+	"it is doctor":                        "doctor",
+}
+
 // What another command names, doctor names too. Nothing has looked at these tables since they came to be as they are.
 func TestDoctorKnowsWhatOtherCommandsKnow(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	samples := map[string]struct {
 		spoil   func(*site)
 		command string
 		says    string // both do
@@ -421,7 +440,24 @@ func TestDoctorKnowsWhatOtherCommandsKnow(t *testing.T) {
 		"a file that serve needs": {func(s *site) {
 			s.write("tocsin.yaml", s.text("tocsin.yaml")+"node:\n  status: {token_file: /no/such.token}\n")
 		}, "serve", "/no/such.token", "serve"},
-	} {
+		"an etcd that is away": {func(s *site) {
+			s.write("tocsin.yaml", regexp.MustCompile(`endpoints: .*`).ReplaceAllString(s.text("tocsin.yaml"), `endpoints: ["127.0.0.1:1"]`))
+		}, "cluster plan", "etcd 127.0.0.1:1: not reachable", "health"},
+		"a table that is gone": {func(s *site) { s.exec("DROP TABLE {prefix}_1.task_0002") }, "audit", "{prefix}_1.task_0002", "tables"},
+	}
+	judged := map[string]bool{}
+	for _, c := range samples {
+		judged[c.command] = true
+	}
+	for _, commands := range notSampled {
+		for command := range strings.SplitSeq(commands, ", ") {
+			judged[command] = true
+		}
+	}
+	if all, judged := slices.Sorted(maps.Keys(everyCommand)), slices.Sorted(maps.Keys(judged)); !slices.Equal(all, judged) {
+		t.Errorf("the commands are %q, and judged are %q", all, judged)
+	}
+	for name, c := range samples {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -105,35 +106,49 @@ func newRoot(a *app) *cobra.Command {
 	return root
 }
 
-// The largest count, and the longest duration, of a flag: sums and multiples of them do not overflow.
+// The largest count, and the longest duration, of a flag without a range: sums and multiples of them do not overflow.
 const (
 	maxCount    = 1_000_000_000
 	maxDuration = 10 * 365 * 24 * time.Hour
 )
 
-// bounded refuses counts and durations that no command has a use for. Some commands take less.
+const rangeKey = "tocsin range"
+
+// within states the range of a flag. If the flag is given, bounded refuses other values; its default may be outside.
+func within[N int | time.Duration](cmd *cobra.Command, flag string, least, most N) {
+	cmd.Flag(flag).Annotations = map[string][]string{rangeKey: {fmt.Sprint(least), fmt.Sprint(most)}}
+}
+
+// bounded refuses counts and durations that are out of range.
 func bounded(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		var ok bool
-		most := strconv.Itoa(maxCount)
-		switch f.Value.Type() {
-		case "duration":
-			d, failed := time.ParseDuration(f.Value.String())
-			ok, most = failed == nil && d >= 0 && d <= maxDuration, maxDuration.String()
-		case "int":
-			n, failed := strconv.Atoi(f.Value.String())
-			ok = failed == nil && n >= 0 && n <= maxCount
-		case "float64":
-			n, failed := strconv.ParseFloat(f.Value.String(), 64)
-			ok = failed == nil && n >= 0 && n <= maxCount
+		bounds := f.Annotations[rangeKey]
+		switch kind := f.Value.Type(); {
+		case len(bounds) > 0:
+		case kind == "duration":
+			bounds = []string{"0s", maxDuration.String()}
+		case kind == "int" || kind == "float64":
+			bounds = []string{"0", strconv.Itoa(maxCount)}
 		default:
 			return
 		}
-		if err == nil && !ok {
-			err = usage("--%s %s: use 0 to %s", f.Name, f.Value, most)
+		if n := amount(f.Value.String()); err == nil && !(n >= amount(bounds[0]) && n <= amount(bounds[1])) { // NaN is out of range too
+			err = usage("--%s %s: use %s to %s", f.Name, f.Value, bounds[0], bounds[1])
 		}
 	})
 	return err
+}
+
+// amount reads a number, or a duration in nanoseconds.
+func amount(text string) float64 {
+	if d, err := time.ParseDuration(text); err == nil {
+		return float64(d)
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return n
 }
 
 // noArgs refuses arguments, which for a parent command are unknown commands.
@@ -271,14 +286,6 @@ func completing(names func(context.Context) []cobra.Completion) cobra.Completion
 		defer cancel()
 		return names(ctx), cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-// checkLimit refuses a --limit that is out of bounds.
-func checkLimit(limit, most int) error {
-	if limit < 1 || limit > most {
-		return usage("--limit %d: use 1 to %d", limit, most)
-	}
-	return nil
 }
 
 // oneNameAtMost takes a NAME or none.

@@ -45,15 +45,13 @@ func newOutboxList(a *app) *cobra.Command {
 		Long: "List the rows of an outbox that wait to be moved. With --stuck, list those that a relay has\n" +
 			"set aside, and why. Later rows of the same biz_id wait until you retry or drop them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkLimit(limit, operator.MaxFound); err != nil {
-				return err
-			}
 			return f.using(a, func(from *outbox.Outbox) error { return a.listRows(cmd.Context(), from, after, limit, stuck) })
 		},
 	}
 	f.flags(cmd)
 	cmd.Flags().BoolVar(&stuck, "stuck", false, "only rows that were set aside")
 	cmd.Flags().IntVar(&limit, "limit", 100, "list at most this many rows")
+	within(cmd, "limit", 1, operator.MaxFound)
 	cmd.Flags().Uint64Var(&after, "after", 0, "rows with ids above this")
 	return cmd
 }

@@ -50,6 +50,7 @@ that is inactive or paused they are those that it would have.`,
 	cmd.Flags().StringVar(&f.file, "file", "", "show those of the schedules in this YAML file")
 	cmd.Flags().StringVar(&f.after, "after", "", "fire times after this time, RFC 3339 (default now)")
 	cmd.Flags().IntVarP(&f.n, "count", "n", 5, "show at most this many fire times")
+	within(cmd, "count", 1, maxNext)
 	return cmd
 }
 
@@ -83,9 +84,6 @@ func orNow(t time.Time) time.Time {
 
 // times reads the flags that are times and numbers.
 func (f *scheduleNext) times() (after time.Time, err error) {
-	if f.n < 1 || f.n > maxNext {
-		return after, usage("--count %d: use 1 to %d", f.n, maxNext)
-	}
 	for flag, value := range map[string]struct {
 		text string
 		into *time.Time
@@ -252,14 +250,12 @@ history: a line for each attempt, the latest first, as ` + "`tocsin task runs`" 
 Runs are made up to 20 minutes ahead.`,
 		ValidArgsFunction: completing(a.scheduleNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkLimit(limit, min(schedule.MaxOpen, operator.MaxRuns)); err != nil {
-				return err
-			}
 			all, err := a.runsOf(cmd.Context(), args[0], limit)
 			return a.show(all, err, func(w io.Writer) { all.write(w, time.Now()) })
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 20, "show at most this many open runs, and this many attempts of the history")
+	within(cmd, "limit", 1, min(schedule.MaxOpen, operator.MaxRuns))
 	return cmd
 }
 
@@ -335,6 +331,7 @@ policies of a schedule).`,
 		}),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "show at most this many runs, "+strconv.Itoa(operator.MaxRuns)+" at most")
+	within(cmd, "limit", 1, operator.MaxRuns)
 	return cmd
 }
 

@@ -35,9 +35,6 @@ older ones. ` + "`tocsin schedule runs` and `tocsin task runs`" + ` go back furt
 			if q.Outcome != "" && q.Outcome != operator.Failed && !slices.Contains(operator.Outcomes, q.Outcome) {
 				return usage("--outcome %q: want failed, or one of %s", q.Outcome, strings.Join(operator.Outcomes, ", "))
 			}
-			if err := checkLimit(q.Limit, operator.MaxRuns); err != nil {
-				return err
-			}
 			return a.showRecent(cmd.Context(), q)
 		},
 	}
@@ -48,6 +45,7 @@ older ones. ` + "`tocsin schedule runs` and `tocsin task runs`" + ` go back furt
 	cmd.Flags().StringVar(&since, "since", "", "only runs that started then or later: RFC 3339, or how long ago, such as 2h")
 	cmd.Flags().StringVar(&until, "until", "", "only runs that started before then, as --since")
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "show at most this many runs, "+strconv.Itoa(operator.MaxRuns)+" at most")
+	within(cmd, "limit", 1, operator.MaxRuns)
 	return cmd
 }
 

@@ -41,6 +41,7 @@ are made up to 20 minutes ahead. With --last, each has the last entry of its his
 	cmd.Flags().BoolVar(&f.Last, "last", false, "show when each ran last, and with which outcome")
 	cmd.Flags().StringVar(&f.After, "after", "", "list names after this one")
 	cmd.Flags().IntVar(&f.Limit, "limit", 1000, "list at most this many schedules")
+	within(cmd, "limit", 1, schedule.MaxListed)
 	return cmd
 }
 
@@ -56,9 +57,6 @@ func (f *scheduleList) run(ctx context.Context) error {
 		return usage("--after goes with --sort name: raise --limit to list more")
 	case f.ByNext && f.State != "" && f.State != schedule.Active:
 		return usage("--sort next lists active schedules, which alone have a next fire time: leave out --state %s", f.State)
-	}
-	if err := checkLimit(f.Limit, schedule.MaxListed); err != nil {
-		return err
 	}
 	return f.withSchedules(ctx, func(s *schedule.Schedules) error {
 		all, failed := s.List(ctx, f.Query)

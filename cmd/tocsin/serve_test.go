@@ -43,7 +43,7 @@ func TestServeAndSweepRefuseWhatCannotWork(t *testing.T) {
 		s.run(command, "--cron", "0 0 30 2 *").refused(t, exitUsage, `cron expression "0 0 30 2 *" never fires within five years`)
 	}
 	s.run("sweep", "--grace=-1s").refused(t, exitUsage, "--grace -1s")
-	s.run("sweep", "--timeout=-1s").refused(t, exitUsage, "--timeout -1s: use 0 to 87600h0m0s")
+	s.run("sweep", "--timeout=-1s").refused(t, exitUsage, "--timeout -1s: use 0s to 87600h0m0s")
 	s.run("sweep", "--cron", "@every 1m", "--once").refused(t, exitUsage, "exclude each other")
 	for _, address := range []string{"0.0.0.0:6060", ":6060", "10.0.0.1:6060", "6060", "example.com:6060"} {
 		s.run("serve", "--listen", "off", "--pprof", address).refused(t, exitUsage, "want a loopback address with a port, such as 127.0.0.1:6060")

@@ -2,14 +2,24 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
 	"net/http"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/config"
+	"github.com/tocsinhq/tocsin/contrib/tocsinkafka"
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka/broker"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
+	"github.com/tocsinhq/tocsin/internal/loop"
+	"github.com/tocsinhq/tocsin/outbox"
+	"github.com/tocsinhq/tocsin/sink"
 )
 
 const (
@@ -40,6 +50,105 @@ func records(t *testing.T, b *broker.Broker, topic string) []string {
 		t.Fatal(err)
 	}
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// endings answers each connection in a way, and returns its address.
+func endings(t *testing.T, answer func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); answers.Wait() })
+	answers.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			answers.Go(func() { answer(conn); _ = conn.Close() })
+		}
+	})
+	return l.Addr().String()
+}
+
+// What is wrong on the way to a broker, for each kind of sink and for an entrance.
+func TestTheAdviceFitsTheWayToABroker(t *testing.T) {
+	t.Parallel()
+	cert, key := devtest.NewAuthority(t).Issue(t, "broker")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secured := endings(t, func(c net.Conn) { _ = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{pair}}).Handshake() })
+	greets := endings(t, func(c net.Conn) {
+		_, _ = c.Write([]byte("220 of another protocol\r\n"))
+		_, _ = c.Read(make([]byte, 1))
+	})
+	pings := map[string]func(context.Context, sink.Config) error{"entrance": func(ctx context.Context, cfg sink.Config) error {
+		return tocsinkafka.Entrance{Brokers: cfg, Group: "g"}.Ping(ctx, outbox.Config{Name: "x", Table: "t"})
+	}}
+	for kind, make := range sinkKinds {
+		pings[kind] = func(ctx context.Context, cfg sink.Config) error {
+			m, err := make(cfg)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = m.Close(ctx) }()
+			return m.Ping(ctx, tocsin.Policy{Name: "a", Sink: &tocsin.Sink{Name: "x", Topic: "t"}})
+		}
+	}
+	for name, c := range map[string]struct {
+		address string
+		secure  bool
+		is      loop.Way
+	}{
+		"nothing listens":         {devtest.FreeAddress(), false, loop.WaySilent},
+		"a name that is none":     {"broker.invalid:9092", false, loop.WayName},
+		"a proxy without servers": {endings(t, func(net.Conn) {}), false, loop.WayClosed},
+		"TLS to plain text":       {greets, true, loop.WayPlain},
+		"an unknown authority":    {secured, true, loop.WayCA},
+	} {
+		for kind, ping := range pings {
+			if kind == "nats" && c.secure {
+				continue // its servers speak first, in plain text
+			}
+			t.Run(kind+", "+name, func(t *testing.T) {
+				t.Parallel()
+				cfg, of := sink.Config{Name: "x", Addresses: []string{c.address}, Topics: []string{"*"}}, "sink x"
+				if c.secure {
+					cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+				}
+				if kind == "entrance" {
+					kind, of = "kafka", "entrance x"
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				err, want := ping(ctx, cfg), loop.Broker(kind, of).Do(c.is)
+				if err == nil || !strings.HasSuffix(strings.ToLower(err.Error()), strings.ToLower(want)) {
+					t.Errorf("%v; want %q", err, want)
+				}
+			})
+		}
+	}
+}
+
+// What is wrong on the way to an outbox: doctor says what to do.
+func TestTheAdviceFitsTheWayToAnOutbox(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		devtest.FreeAddress(): "start it, or correct the dsn of outbox x", "server.invalid:3306": "correct the host name in the dsn of outbox x",
+		endings(t, func(net.Conn) {}): "start its server behind what answers there",
+	} {
+		for _, dsn := range []string{"u:p@tcp(%s)/shop", "postgres://u:p@%s/shop"} {
+			file := config.File{Outboxes: []config.Outbox{{Name: "x", DSN: fmt.Sprintf(dsn, address), Table: "shop.tocsin_outbox"}}}
+			got := (&app{}).outboxes(t.Context(), visit{file: file})
+			if len(got) != 1 || !strings.HasPrefix(got[0].Fix, want) {
+				t.Errorf("%s: %+v, want %q", file.Outboxes[0].DSN, got, want)
+			}
+		}
+	}
 }
 
 func TestDueTasksBecomeRecordsOfABroker(t *testing.T) {

@@ -59,7 +59,9 @@ by their JOB_ID, or with --restored, which redrives no others.`,
 	flags.StringVar(&f.Error, "error", "", "only tasks with this text in their last error; upper and lower case differ")
 	flags.BoolVar(&f.Restored, "restored", false, "only tasks that a restore made dead, or found dead; without it only others")
 	flags.IntVar(&f.Limit, "limit", 0, "redrive at most this many tasks (default: all)")
+	within(c, "limit", 1, maxCount)
 	flags.IntVar(&f.PerSecond, "per-second", 0, "redrive at most this many tasks a second (default: as fast as the servers write)")
+	within(c, "per-second", 1, maxCount)
 	flags.BoolVar(&f.SameKey, "same-key", false, "keep the idempotency keys")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "only count, up to "+strconv.Itoa(operator.MaxFound))
 	return c
@@ -68,10 +70,6 @@ by their JOB_ID, or with --restored, which redrives no others.`,
 // check reads the times, and refuses flags that were given and mean nothing.
 func (f *redriveFlags) check(given func(string) bool, now time.Time) (err error) {
 	switch {
-	case given("limit") && f.Limit < 1:
-		return usage("--limit %d: use 1 or more", f.Limit)
-	case given("per-second") && f.PerSecond < 1:
-		return usage("--per-second %d: use 1 or more", f.PerSecond)
 	case given("error") && f.Error == "":
 		return usage("--error is empty: name a part of the last error")
 	}

@@ -131,12 +131,6 @@ command ends after --wait, with exit code 0. With --json each task is a line.`,
     fi
   done`,
 		RunE: func(cmd *cobra.Command, types []string) error {
-			if most < 1 || most > pull.MaxTasks {
-				return usage("--max %d: use 1 to %d", most, pull.MaxTasks)
-			}
-			if wait < 0 || wait > pull.MaxWait {
-				return usage("--wait %s: use 0s to %s", wait, pull.MaxWait)
-			}
 			waitMS := api.Int(wait.Milliseconds())
 			var got api.Reserved
 			err := c.post(cmd.Context(), a, "/v1/pull:reserve", wait, api.Reserve{BizTypes: types, Max: api.Int(most), WaitMS: &waitMS, Worker: worker}, &got)
@@ -148,7 +142,9 @@ command ends after --wait, with exit code 0. With --json each task is a line.`,
 	}
 	c.flags(cmd)
 	cmd.Flags().IntVar(&most, "max", 1, "tasks at most, 1 to 100")
+	within(cmd, "max", 1, pull.MaxTasks)
 	cmd.Flags().DurationVar(&wait, "wait", pull.MaxWait, "how long to wait for the first task, at most 25s")
+	within(cmd, "wait", 0, pull.MaxWait)
 	cmd.Flags().StringVar(&worker, "worker", "", "who takes the tasks, for the history: at most 64 characters")
 	return cmd
 }

@@ -96,14 +96,12 @@ those without a dedup_key first. Or tasks of all tables in a status: pending and
 	cmd.Flags().StringVar(&to, "to", "", "only tasks with an action time then or earlier, as --from")
 	cmd.Flags().BoolVar(&q.NoPayload, "no-payload", false, "with --json: read no payloads and headers")
 	cmd.Flags().IntVar(&q.Limit, "limit", 100, "list at most this many tasks")
+	within(cmd, "limit", 1, operator.MaxFound)
 	return cmd
 }
 
 // listOf lists tasks of a key, or of a biz_id if the key is empty.
 func (a *app) listOf(ctx context.Context, q tocsin.ListQuery) error {
-	if err := checkLimit(q.Limit, operator.MaxFound); err != nil {
-		return err
-	}
 	return using(ctx, a, tocsin.Open, func(client *tocsin.Client) error {
 		var infos []tocsin.Info
 		for left := q.Limit; left > 0; left = q.Limit - len(infos) {
@@ -132,9 +130,6 @@ func (a *app) listOf(ctx context.Context, q tocsin.ListQuery) error {
 
 // listByStatus lists tasks of all tables.
 func (a *app) listByStatus(ctx context.Context, q operator.Query) error {
-	if err := checkLimit(q.Limit, operator.MaxFound); err != nil {
-		return err
-	}
 	return using(ctx, a, operator.Open, func(o *operator.Operator) error {
 		found, failed := o.FindPage(ctx, q)
 		if len(found.Tasks) == 0 && nothingRead(failed) {

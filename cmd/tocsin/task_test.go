@@ -298,7 +298,7 @@ func TestTaskRunsShowsWhatBecameOfEachAttempt(t *testing.T) {
 	if got := s.run("task", "runs", "1536", "--json"); got.stdout != "[]\n" {
 		t.Errorf("JSON of none: %q", got.stdout)
 	}
-	s.run("task", "runs", good.String(), "--limit", "0").refused(t, exitUsage, "limit 0: use 1 to 1000")
+	s.run("task", "runs", good.String(), "--limit", "0").refused(t, exitUsage, "--limit 0: use 1 to 1000")
 	s.run("task", "runs", "x").refused(t, exitUsage, "x")
 	s.run("task", "runs", "9223372036854775807").refused(t, exitFailed, "names table")
 

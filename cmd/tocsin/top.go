@@ -49,6 +49,7 @@ Exit code 1 if no node answers, or a server is in trouble.`,
 	}
 	c.Flags().BoolVar(&f.once, "once", false, "print once and end")
 	c.Flags().DurationVar(&f.interval, "interval", topInterval, "between two looks, 500ms or more")
+	within(c, "interval", leastInterval, maxDuration)
 	c.Flags().StringVar(&f.group, "group", "", "nodes of this group only")
 	c.Flags().StringSliceVar(&f.status, "status", nil, "addresses of status pages, host:port, instead of those of the listed nodes")
 	return c
@@ -59,8 +60,6 @@ func (a *app) top(ctx context.Context, f topFlags) error {
 		return err
 	}
 	switch {
-	case f.interval < leastInterval:
-		return usage("--interval %s: want %s or more", f.interval, leastInterval)
 	case f.group != "" && len(f.status) > 0:
 		return usage("use --group or --status, not both")
 	case !f.once && (a.json || !a.out.draws()):

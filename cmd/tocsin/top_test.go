@@ -58,7 +58,7 @@ func TestTopRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
 	s.run("top").refused(t, exitUsage, "standard output is no terminal that can be drawn on, or --json is given: use --once")
-	s.run("top", "--once", "--interval", "1ms").refused(t, exitUsage, "--interval 1ms: want 500ms or more")
+	s.run("top", "--once", "--interval", "1ms").refused(t, exitUsage, "--interval 1ms: use 500ms to 87600h0m0s")
 	s.run("top", "--once", "--status", "nowhere").refused(t, exitUsage, `--status "nowhere": want host:port`)
 	s.run("top", "--once", "--status", "127.0.0.1:1", "--group", "a").refused(t, exitUsage, "use --group or --status, not both")
 	s.run("top", "now").refused(t, exitUsage, `unknown command or argument "now"`)

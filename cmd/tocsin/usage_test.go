@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,7 +49,7 @@ func TestEveryCommandHasHelpAndTheGlobalFlagsAndRefusesAStrayArgument(t *testing
 	walk(newRoot(&app{}))
 }
 
-// Counts and durations of flags that would overflow are refused before a command begins. A new type of flag is to be judged here.
+// Counts and durations of flags that would overflow, or that are out of their range, are refused before a command begins. A new type of flag is to be judged here.
 func TestFlagsAtTheEdgesAreRefused(t *testing.T) {
 	t.Parallel()
 	edges := map[string][]string{
@@ -58,7 +59,7 @@ func TestFlagsAtTheEdgesAreRefused(t *testing.T) {
 		"uint64":   {"-1", "18446744073709551616", "1e9", "NaN"}, // ids: the largest is one
 	}
 	unbounded := []string{"string", "bool", "stringArray", "stringSlice", "jobID", "stringToString"}
-	root, tried := newRoot(&app{}), 0
+	root, tried, ranges := newRoot(&app{}), 0, 0
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -72,8 +73,12 @@ func TestFlagsAtTheEdgesAreRefused(t *testing.T) {
 					t.Errorf("%s takes --%s %s", c.CommandPath(), f.Name, value)
 				}
 			}
-			if known {
-				_, f.Changed = f.Value.Set(f.DefValue), false
+			if bounds := f.Annotations[rangeKey]; len(bounds) == 2 {
+				ranges++
+				endsAtItsRange(t, c, f, bounds)
+			}
+			if known && len(f.Annotations[rangeKey]) == 0 { // it stays among the flags that were given: a value in range
+				_ = f.Value.Set(f.DefValue)
 			}
 		})
 		for _, sub := range c.Commands() {
@@ -81,10 +86,38 @@ func TestFlagsAtTheEdgesAreRefused(t *testing.T) {
 		}
 	}
 	walk(root)
-	if tried < 300 {
-		t.Errorf("only %d values", tried)
+	if tried < 300 || ranges < 20 {
+		t.Errorf("only %d values, and %d ranges", tried, ranges)
 	}
-	call(t, "task", "add", "--type", "a", "--biz-id", "1", "--in", "2562047h").refused(t, exitUsage, "--in 2562047h0m0s: use 0 to 87600h0m0s")
+	for args, says := range map[string]string{
+		"task redrive --all --per-second 0": "--per-second 0: use 1 to 1000000000", "task reserve a --wait -1ms": "--wait -1ms: use 0s to 25s", "dev --mysql-port 65536": "--mysql-port 65536: use 0 to 65535",
+		"schedule next --cron @daily -n -1": "--count -1: use 1 to 10000", "acts --limit -1": "--limit -1: use 1 to 100", "cluster drain a --wait --timeout 0s": "--timeout 0s: use 1ms to 87600h0m0s",
+	} {
+		call(t, strings.Fields(args)...).refused(t, exitUsage, says)
+	}
+	call(t, "task", "add", "--type", "a", "--biz-id", "1", "--in", "2562047h").refused(t, exitUsage, "--in 2562047h0m0s: use 0s to 87600h0m0s")
+}
+
+// endsAtItsRange expects a flag to take both ends of its range, and nothing beyond them.
+func endsAtItsRange(t *testing.T, c *cobra.Command, f *pflag.Flag, bounds []string) {
+	set := func(value string) error {
+		return errors.Join(c.Flags().Set(f.Name, value), c.Root().PersistentPreRunE(c, nil))
+	}
+	for i, end := range bounds {
+		beyond := strconv.Itoa(int(amount(end)) + 2*i - 1)
+		if f.Value.Type() == "duration" {
+			beyond = (time.Duration(amount(end)) + time.Duration(2*i-1)*time.Millisecond).String()
+		}
+		if err := set(beyond); codeOf(err) != exitUsage {
+			t.Errorf("%s --%s %s: %v", c.CommandPath(), f.Name, beyond, err)
+		}
+		if err := set(end); err != nil {
+			t.Errorf("%s refuses the end of its range: %v", c.CommandPath(), err)
+		}
+	}
+	if at := amount(f.DefValue); at != 0 && (at < amount(bounds[0]) || at > amount(bounds[1])) {
+		t.Errorf("%s --%s: its default %s is none of %s to %s", c.CommandPath(), f.Name, f.DefValue, bounds[0], bounds[1])
+	}
 }
 
 func TestHelpGoesToStandardOutput(t *testing.T) {
@@ -214,8 +247,8 @@ var badTasks = map[string]refusal{
 	"redrive of one and all":      {"task redrive 513 --all", exitUsage, "name a JOB_ID, --type or --all"},
 	"redrive with a limit alone":  {"task redrive --limit 5", exitUsage, "name a JOB_ID, --type or --all"},
 	"redrive of one, limited":     {"task redrive 513 --limit 5", exitUsage, "--limit is for --type and --all: leave it out for a JOB_ID"},
-	"redrive of at most none":     {"task redrive --all --limit 0", exitUsage, "--limit 0: use 1 or more"},
-	"redrive of no rate":          {"task redrive --all --per-second 0", exitUsage, "--per-second 0: use 1 or more"},
+	"redrive of at most none":     {"task redrive --all --limit 0", exitUsage, "--limit 0: use 1 to 1000000000"},
+	"redrive of no rate":          {"task redrive --all --per-second 0", exitUsage, "--per-second 0: use 1 to 1000000000"},
 	"redrive of no error":         {"task redrive --all --error=", exitUsage, "--error is empty: name a part of the last error"},
 	"redrive since a while":       {"task redrive --all --since yesterday", exitUsage, "--since \"yesterday\": want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h"},
 	"redrive of an unknown type":  {"task redrive --type x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
@@ -232,13 +265,13 @@ var badTasks = map[string]refusal{
 	"a complete with an error":    {"task settle 1.0.x --do complete --error no", exitUsage, "--error is for --do retry and --do bury"},
 	"a release with a delay":      {"task settle 1.0.x --do release --delay 5s", exitUsage, "--delay is for --do retry and --do snooze"},
 	"a snooze for no time":        {"task settle 1.0.x --do snooze", exitUsage, "--do snooze needs --delay, such as 5m"},
-	"a retry in the past":         {"task settle 1.0.x --do retry --delay -5s", exitUsage, "--delay -5s: use 0 to 87600h0m0s"},
+	"a retry in the past":         {"task settle 1.0.x --do retry --delay -5s", exitUsage, "--delay -5s: use 0s to 87600h0m0s"},
 	"pause of an unknown type":    {"biz pause x", exitFailed, "unknown biz type \"x\": `tocsin biz list` names those that are applied"},
 	"a purge with a bad cron":     {"purge --cron daily", exitUsage, "cron expression \"daily\": expected exactly 5 fields, found 1: [daily]: want five fields such as \"*/5 * * * *\", or \"@every 1m\""},
 	"a purge once and for ever":   {"purge --once --cron @daily", exitUsage, "--once and --cron exclude each other"},
 	"an audit against nothing":    {"audit --type order.close", exitUsage, "--type and --against need each other: see `tocsin audit --help`"},
 	"an audit with a stray word":  {"audit now", exitUsage, "unknown command or argument \"now\": see `tocsin audit --help`"},
-	"an audit of no time":         {"audit --settled 0s", exitUsage, "--grace and --settled: want a time above 0"},
+	"an audit of no time":         {"audit --settled 0s", exitUsage, "--settled 0s: use 1ms to 87600h0m0s"},
 	"an audit against no file":    {"audit --type order.close --against none", exitUsage, "--against: open none: no such file or directory"},
 	"an audit against no numbers": {"audit --type order.close --against latin1", exitUsage, "latin1:1: \"caf\\xe9\" is no biz_id: want a decimal number in each line"},
 	"an unknown command":          {"tsak", exitUsage, "unknown command or argument \"tsak\": see `tocsin --help`"},

@@ -3,13 +3,14 @@ package tocsinkafka
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // fate is what becomes of a task whose record was not taken.
@@ -69,22 +70,29 @@ func (m *Maker) tell(topic string, err error) (fate, error) {
 	}
 	where := strings.Join(m.cfg.Addresses, ", ")
 	var refused noID
-	var unknown *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &refused):
 		return waits, m.cfg.Errorf("%s gives its producer no id: %s", where, oneLine(err))
 	case isFinal(err):
 		return attempt, m.cfg.Errorf("topic %s: %s", topic, oneLine(err))
-	case isLate(err):
+	case isLate(err) && loop.WayOf(err) == loop.WaySilent:
 		return waits, m.cfg.Errorf("no answer from %s in time", where)
-	case errors.Is(err, io.EOF):
-		return waits, m.cfg.Errorf("%s closes the connection: check the port, and the sink's tls, username and password", where)
 	case errors.Is(err, kgo.ErrClientClosed):
 		return waits, m.cfg.Errorf("its connections are closed")
-	case errors.As(err, &unknown):
-		return waits, m.cfg.Errorf("the certificate of %s can't be verified: name its CA in the sink's tls: %s", where, oneLine(err))
 	}
-	return waits, m.cfg.Errorf("no answer from %s: %s", where, oneLine(err))
+	return waits, m.cfg.Errorf("no answer from %s: %s", where, unanswered("sink "+m.cfg.Name, err))
+}
+
+// unanswered says why the brokers of a part of the config do not answer, and what to do unless they have said something.
+func unanswered(of string, err error) string {
+	to := loop.Broker("Kafka", of)
+	switch {
+	case errors.As(err, new(*kerr.Error)):
+		return oneLine(err)
+	case errors.Is(err, io.EOF): // the client guesses at the reason
+		return "the connection is closed: " + to.Do(loop.WayClosed)
+	}
+	return oneLine(err) + "; " + to.Advice(err)
 }
 
 // noID is the answer by which a producer was refused its id: none of its records was sent.

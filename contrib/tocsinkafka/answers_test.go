@@ -96,10 +96,10 @@ func TestALateAnswerIsToldByTheLastDial(t *testing.T) {
 		says  string
 	}{
 		"none":                   {nil, "sink k: no answer from h:9092 in time"},
-		"refused":                {[]error{errors.New("refused")}, "sink k: no answer from h:9092: refused"},
+		"refused":                {[]error{errors.New("refused")}, "sink k: no answer from h:9092: refused; start it, or correct addresses of sink k in the config"},
 		"late":                   {[]error{fmt.Errorf("unable to dial: %w", context.DeadlineExceeded)}, "sink k: no answer from h:9092 in time"},
 		"cancelled":              {[]error{context.Canceled}, "sink k: no answer from h:9092 in time"},
-		"refused, and cancelled": {[]error{errors.New("refused"), context.Canceled}, "sink k: no answer from h:9092: refused"},
+		"refused, and cancelled": {[]error{errors.New("refused"), context.Canceled}, "sink k: no answer from h:9092: refused; start it, or correct addresses of sink k in the config"},
 		"refused, and made":      {[]error{errors.New("refused"), nil}, "sink k: no answer from h:9092 in time"},
 	} {
 		m := &Maker{cfg: sink.Config{Name: "k", Addresses: []string{"h:9092"}}}

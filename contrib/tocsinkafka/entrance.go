@@ -88,7 +88,7 @@ func (e Entrance) Ping(ctx context.Context, cfg outbox.Config) error {
 	}
 	defer client.Close()
 	e.DeadLetter = e.deadLetter(cfg.Table)
-	of, dead := &topic{Entrance: e, topic: cfg.Table}, &topic{Entrance: e, topic: e.DeadLetter}
+	of, dead := &topic{Entrance: e, name: cfg.Name, topic: cfg.Table}, &topic{Entrance: e, name: cfg.Name, topic: e.DeadLetter}
 	if err := look(ctx, client, kmsg.ACLOperationRead, of.topic); err != nil {
 		return of.wrap("read", err)
 	}
@@ -119,7 +119,7 @@ func (e Entrance) Identities(ctx context.Context, cfg outbox.Config) (all []stri
 		return nil, err
 	}
 	defer client.Close()
-	f, err := (&topic{Entrance: e, topic: cfg.Table}).find(ctx, client)
+	f, err := (&topic{Entrance: e, name: cfg.Name, topic: cfg.Table}).find(ctx, client)
 	for n := range f.partitions {
 		all = append(all, identity(f.id, n))
 	}
@@ -240,7 +240,7 @@ func (t *topic) wrap(tried string, err error) error {
 	case isAny(err, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed):
 		return fmt.Errorf("%s %s: the user may not: grant READ on the topic and on group %s, and WRITE on topic %s", tried, t, t.Group, t.DeadLetter)
 	}
-	return fmt.Errorf("%s %s on %s: %s", tried, t, strings.Join(t.Brokers.Addresses, ", "), oneLine(err))
+	return fmt.Errorf("%s %s on %s: %s", tried, t, strings.Join(t.Brokers.Addresses, ", "), unanswered("entrance "+t.name, err))
 }
 
 // Parts returns the partitions.

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/sink"
 )
 
@@ -202,12 +203,17 @@ func forbidden(subject string) error {
 
 // away is the error of tasks that NATS can't take now.
 func (m *Maker) away(err error) error {
-	at := strings.Join(m.cfg.Addresses, ", ")
+	at, to, fault := strings.Join(m.cfg.Addresses, ", "), loop.Broker("NATS", "sink "+m.cfg.Name), loop.WayOf(err)
+	if errors.Is(err, nats.ErrSecureConnWanted) {
+		fault = loop.WayPlain
+	}
 	switch {
 	case errors.Is(err, nats.ErrAuthorization):
 		err = fmt.Errorf("NATS at %s refuses the user: check username, password and mechanism", at)
 	case errors.Is(err, nats.ErrNoServers):
-		err = fmt.Errorf("no server of NATS answers at %s", at)
+		err = fmt.Errorf("no server of NATS answers at %s: %s", at, to.Do(fault))
+	case fault != loop.WaySilent:
+		err = fmt.Errorf("no connection to NATS at %s: %w; %s", at, err, to.Do(fault))
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed):
 		err = fmt.Errorf("no connection to NATS at %s", at)
 	case errors.Is(err, context.DeadlineExceeded):

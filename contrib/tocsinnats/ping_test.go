@@ -165,7 +165,7 @@ func TestAServerWithoutTLSOrJetStream(t *testing.T) {
 	cfg := b.config()
 	cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	_, to = connect(t, cfg, "orders")
-	wantLine(t, deliver(t, to, task(t, "x", nil))[0], "secure connection not available")
+	wantLine(t, deliver(t, to, task(t, "x", nil))[0], "secure connection not available; leave out tls of sink ")
 }
 
 func TestPingOfAServerThatDoesNotAnswerEndsInTime(t *testing.T) {

@@ -59,6 +59,7 @@ var sessionSettings = map[string]string{
 	"idle_in_transaction_session_timeout": idle,
 	"lock_timeout":                        "1000",
 	"enable_seqscan":                      "off",
+	"enable_bitmapscan":                   "off", // its rows are sorted, all of them for a page
 	"jit":                                 "off",
 }
 

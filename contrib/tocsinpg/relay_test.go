@@ -91,6 +91,28 @@ func TestAPageEndsBeforeItIsTooLarge(t *testing.T) {
 	s.Want(200, strings.Repeat("ä", 8192)+" pending")
 }
 
+// A page reads its own rows alone, whatever the server knows of the table: these it has never counted.
+func TestAPageOfRowsReadsNoOthers(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.Exec("INSERT INTO tocsin_outbox (biz_type, biz_id, delay_ms) SELECT 'order.close', n, 86400000 FROM generate_series(1, 20000) AS n")
+	from, err := outbox.Open(s.From)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := from.List(t.Context(), 100, 100, false); err != nil || len(rows) != 100 {
+		t.Fatal(len(rows), err)
+	}
+	read := 0
+	s.Await("the server to count what was read", func() bool {
+		read = s.Number("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE relname = 'tocsin_outbox'")
+		return read > 0
+	})
+	if read > 200 {
+		t.Errorf("a page of 100 rows reads %d", read)
+	}
+}
+
 func TestAnErrorOfTheServerIsShownAndCutForTheRow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

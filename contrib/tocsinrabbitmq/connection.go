@@ -163,7 +163,7 @@ func (m *Maker) handshake(ctx context.Context, host string, socket net.Conn) (*a
 // notReached says what to do about an error of dialHost. None has the password.
 func (m *Maker) notReached(host string, err error) error {
 	var closed *amqp.Error
-	var op *net.OpError
+	to := loop.Broker("RabbitMQ", "sink "+m.cfg.Name)
 	switch {
 	case errors.Is(err, amqp.ErrSASL):
 		return fmt.Errorf("%s does not offer mechanism %s: allow it in its auth_mechanisms", host, plain)
@@ -172,11 +172,9 @@ func (m *Maker) notReached(host string, err error) error {
 	case closed != nil && closed.Code == amqp.AccessRefused:
 		return fmt.Errorf("%s does not let user %s in: check the sink's username and password", host, m.cfg.Username)
 	case closed != nil:
-		return fmt.Errorf("%s does not answer as RabbitMQ: check its port, and whether it wants TLS: %s", host, closed.Reason)
-	case errors.As(err, &op) && op.Op == "dial":
-		return fmt.Errorf("RabbitMQ can't be reached at %s: %w", host, op.Err)
+		return fmt.Errorf("%s does not answer as RabbitMQ: %s; %s", host, closed.Reason, to.Do(loop.WayClosed))
 	}
-	return fmt.Errorf("no connection to RabbitMQ at %s: %w", host, err)
+	return fmt.Errorf("no connection to RabbitMQ at %s: %w; %s", host, err, to.Advice(err))
 }
 
 // lost says how a connection ended.

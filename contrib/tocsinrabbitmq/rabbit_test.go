@@ -401,9 +401,9 @@ func encrypted(t *testing.T, b broker, secure, authority string) {
 		says string
 	}{
 		"a known authority":    {known, ""},
-		"an unknown authority": {unknown, "certificate signed by unknown authority"},
-		"plain text to TLS":    {plain, "check its port, and whether it wants TLS"},
-		"TLS to plain text":    {mixed, "no connection to RabbitMQ at " + b.Endpoint()},
+		"an unknown authority": {unknown, "certificate signed by unknown authority; give tls of sink rabbit in the config the authority"},
+		"plain text to TLS":    {plain, "some close the connection if the user or tls of sink rabbit in the config is wrong"},
+		"TLS to plain text":    {mixed, "leave out tls of sink rabbit in the config"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
@@ -288,4 +290,65 @@ func TestANilContextOrTransactionIsRefusedAndTheClientGoesOn(t *testing.T) {
 		}
 	}
 	add(t, c, task) // nothing is locked
+}
+
+// TestTwoThatReplaceATaskThatIsNotThereYet cancel by biz_id and then add, both before either commits. At REPEATABLE READ the cancels lock
+// the gap in which both insert, so the server ends one of them, and its repetition finds the other's task. At READ COMMITTED only a unique key
+// keeps them from leaving two.
+func TestTwoThatReplaceATaskThatIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	plain := remind.New(6, "x", tocsin.In(day))
+	for name, s := range map[string]struct {
+		level       sql.IsolationLevel
+		task        tocsin.NewTask
+		ended, left int
+	}{
+		"repeatable read":                    {sql.LevelRepeatableRead, plain, 1, 1},
+		"read committed":                     {sql.LevelReadCommitted, plain, 0, 2},
+		"read committed, with a unique key":  {sql.LevelReadCommitted, plain.Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed)), 0, 1},
+		"repeatable read, with a unique key": {sql.LevelRepeatableRead, plain.Unique("k", tocsin.While(tocsin.Pending, tocsin.Claimed)), 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, db := start(t)
+			var txs [2]*sql.Tx
+			for i := range txs {
+				txs[i] = must[*sql.Tx](t)(db.BeginTx(t.Context(), &sql.TxOptions{Isolation: s.level}))
+				defer func() { _ = txs[i].Rollback() }()
+				must[tocsin.Change](t)(c.CancelTx(t.Context(), txs[i], remind.Of(6)))
+			}
+			_, errs := devtest.AtOnce(len(txs), func(i int) (tocsin.Added, error) {
+				added, err := c.AddTx(t.Context(), txs[i], s.task)
+				if err != nil {
+					return added, errors.Join(err, txs[i].Rollback())
+				}
+				return added, txs[i].Commit()
+			})
+			ended := 0
+			for _, err := range errs {
+				var said *mysql.MySQLError
+				switch {
+				case errors.As(err, &said) && (said.Number == 1213 || said.Number == 1020):
+					if said.Number == 1213 { // not 1020, of a MariaDB with innodb_snapshot_isolation: an insert waited for a row that is new now
+						ended++
+					}
+					tx := must[*sql.Tx](t)(db.BeginTx(t.Context(), &sql.TxOptions{Isolation: s.level}))
+					must[tocsin.Change](t)(c.CancelTx(t.Context(), tx, remind.Of(6)))
+					must[tocsin.Added](t)(c.AddTx(t.Context(), tx, s.task))
+					commit(t, tx)
+				case err != nil:
+					t.Error(err)
+				}
+			}
+			left := 0
+			for _, info := range listed(t, c, 6) {
+				if info.Status == tocsin.Pending {
+					left++
+				}
+			}
+			if ended != s.ended || left != s.left {
+				t.Errorf("%d were ended, want %d; %d tasks are left, want %d", ended, s.ended, left, s.left)
+			}
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -71,11 +72,16 @@ func ReadHeaders(stored string) (map[string]string, error) {
 		return nil, errBadVersion
 	}
 	all := make(map[string]string, len(read))
+	unread := strings.Count(stored, "\ufffd") + strings.Count(strings.ToLower(stored), `\ufffd`)
 	for name, text := range read {
 		if text == nil {
 			return nil, errNoObject
 		}
 		all[name] = *text
+		unread -= strings.Count(*text, "\ufffd")
+	}
+	if unread < 0 { // it was read for half a surrogate pair, such as \ud800, which is no text
+		return nil, errNoObject
 	}
 	return all, nil
 }

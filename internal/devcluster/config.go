@@ -6,19 +6,22 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
 // configMark begins each config file of a private cluster.
 const configMark = "# Of a private cluster"
 
-// configText is the config file of a cluster, for other processes.
+// configText is the config file of a cluster, for other processes: the sweep of a second terminal signs the sample callbacks too.
 const configText = configMark + `: the file goes when the cluster ends.
 cluster: %s
 layout:
   databases: %d
   tables: %d
   ownership: %s
+node:
+  secrets_dir: %s
 servers:
 `
 
@@ -52,9 +55,9 @@ func MayReplace(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && (len(text) == 0 || bytes.HasPrefix(text, []byte(configMark)))
 }
 
-// WriteConfig writes a config file with which other processes reach the cluster.
-func (s *Site) WriteConfig(path string) error {
-	text := fmt.Sprintf(configText, s.Config.Cluster, s.Config.Layout.Databases, s.Config.Layout.Tables, s.Ownership())
+// WriteConfig writes a config file with which other processes reach the cluster, and the secret of the samples' receiver into a folder.
+func (s *Site) WriteConfig(path, secrets string) error {
+	text := fmt.Sprintf(configText, s.Config.Cluster, s.Config.Layout.Databases, s.Config.Layout.Tables, s.Ownership(), secrets)
 	for _, server := range s.Config.Servers {
 		text += fmt.Sprintf(serverText, server.Name, server.DSN, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(server.Databases), "[]")), ", "))
 	}
@@ -67,7 +70,8 @@ func (s *Site) WriteConfig(path string) error {
 	if b := s.broker; b != nil {
 		text += fmt.Sprintf(brokerText, b.Name, b.Kind, b.Address)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.WriteFile(filepath.Join(secrets, secretName), []byte(secretValue), 0o600))
+	if err != nil {
 		return fmt.Errorf("write config: %w", err)
 	}
 	return nil
@@ -78,7 +82,3 @@ func (s *Site) Broker() *Broker { return s.broker }
 
 // MySQLPort is where the first server listens on 127.0.0.1, for a SQL client.
 func (c *Cluster) MySQLPort() int { return c.Servers[0].Port() }
-
-// Secret is the environment variable by which another process signs the sample
-// callbacks: a sweep from a second terminal, say.
-func Secret() (name, value string) { return secretName, secretValue }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -29,7 +31,7 @@ var making sync.Mutex
 // the user's cache, the template, and later starts copy that. Without a cache each start takes those seconds.
 func (m *MariaDB) fillMySQL(ctx context.Context, data string) error {
 	template, err := m.template()
-	if err != nil {
+	if err != nil || len(m.lasting()) > 0 {
 		return m.initialize(ctx, data)
 	}
 	if copied, err := copyTemplate(data, template); copied || err != nil {
@@ -55,13 +57,19 @@ func copyTemplate(data, template string) (bool, error) {
 	return false, os.RemoveAll(data) // what was copied while the template was removed
 }
 
+// lasting are the options that MySQL wants to see when a data directory is made, and ever after.
+func (m *MariaDB) lasting() []string {
+	return slices.DeleteFunc(slices.Clone(m.cfg.Args), func(arg string) bool { return !strings.HasPrefix(arg, "--lower-case-table-names=") })
+}
+
 // initialize has MySQL set itself up, by its own clock and not by one that the caller may have set.
 func (m *MariaDB) initialize(ctx context.Context, data string) error {
 	init := filepath.Join(m.folder.path, "init.sql")
 	if err := os.WriteFile(init, []byte(mysqlRoot), 0o600); err != nil {
 		return err
 	}
-	cmd := m.command(m.path, append(m.commonArgs(data), "--initialize-insecure", "--init-file="+init, "--loose-innodb-redo-log-capacity="+templateRedo)...)
+	args := append(m.commonArgs(data), "--initialize-insecure", "--init-file="+init, "--loose-innodb-redo-log-capacity="+templateRedo)
+	cmd := m.command(m.path, append(args, m.lasting()...)...)
 	cmd.Env = os.Environ()
 	if err := m.run(ctx, cmd); err != nil {
 		return err

@@ -2,8 +2,6 @@ package mysql
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -12,6 +10,8 @@ import (
 	"slices"
 
 	driverlib "github.com/go-sql-driver/mysql"
+
+	"github.com/tocsinhq/tocsin/internal/loop"
 )
 
 // Class says what an error from a server means for who sent the statement.
@@ -87,25 +87,23 @@ func noLogin(err error) bool {
 	}, func(one error) bool { return errors.Is(err, one) })
 }
 
-// OfTLS reports whether no connection was made because of TLS.
-func OfTLS(err error) bool { return untrusted(err) || errors.Is(err, driverlib.ErrNoTLS) }
-
-// untrusted reports whether no connection was made because one side rejects the
-// other's certificate, for example because it expired or belongs to another host.
-func untrusted(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var invalid x509.CertificateInvalidError
-	var host x509.HostnameError
-	var authority x509.UnknownAuthorityError
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
-	for _, target := range []any{&verification, &invalid, &host, &authority, &record, &alert} {
-		if errors.As(err, target) {
-			return true
-		}
+// OnTheWay returns why a server can't be used.
+func OnTheWay(err error) loop.Way {
+	switch class := ClassOf(err); {
+	case errors.Is(err, driverlib.ErrNoTLS):
+		return loop.WayPlain
+	case class == Barred || class == Denied:
+		return loop.WayUser
+	case saidBy(err) != nil:
+		return loop.WayRefused
+	case errors.Is(err, driverlib.ErrInvalidConn): // the driver does not say how it ended
+		return loop.WayClosed
 	}
-	return false
+	return loop.WayOf(err)
 }
+
+// untrusted reports whether no connection was made as the two sides do not agree on TLS: a certificate has expired, for example.
+func untrusted(err error) bool { return saidBy(err) == nil && loop.WayOf(err).OfTLS() }
 
 // Away reports whether err, or each error that is joined in it, says that a server does not answer or takes no writes: it may come
 // back by itself. A server that rejects the user, the certificate or a statement is there.

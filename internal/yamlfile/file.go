@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -35,6 +36,7 @@ func Parse(text []byte, name string) (file *File, err error) {
 	if err != nil {
 		return nil, explain(name, err)
 	}
+	tree.Docs = slices.DeleteFunc(tree.Docs, func(d *ast.DocumentNode) bool { return d.Body != nil && d.Body.Type() == ast.DirectiveType }) // %YAML 1.2
 	f := &File{name: name, tree: tree}
 	switch {
 	case len(tree.Docs) == 0 || tree.Docs[0].Body == nil:

@@ -213,6 +213,7 @@ func TestTextsAreAsTheyAreWritten(t *testing.T) {
 			"comment":             {"name: %s # a comment\n", func(v texts) string { return v.Name }},
 			"anchor":              {"name: &a %s\n", func(v texts) string { return v.Name }},
 			"document start, end": {"---\nname: %s\n...\n", func(v texts) string { return v.Name }},
+			"directive":           {"%%YAML 1.2\n---\nname: %s\n", func(v texts) string { return v.Name }},
 			"pointer":             {"ptr: %s\n", func(v texts) string { return *v.Ptr }},
 			"flow":                {"{name: %s}\n", func(v texts) string { return v.Name }},
 			"flow, more":          {"{name: %s, by: {}}\n", func(v texts) string { return v.Name }},

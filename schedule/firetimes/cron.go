@@ -164,14 +164,15 @@ func checkText(e string) error {
 
 // check refuses an item of a field's list that the parser would misread: *-5 is * to it, and */90 is 0.
 func (f field) check(item string) error {
-	if advice := f.advise(item); advice != "" && (!f.form.MatchString(item) || f.checkValues(strings.Split(item, "/")[0]) != nil) {
-		return fmt.Errorf("field %s has %q: %s", f.name, item, advice)
-	}
-	if !f.form.MatchString(item) {
-		return fmt.Errorf("field %s has %q: want *, values of %s, ranges such as 1-5, steps such as */2, and commas between them", f.name, item, f.values)
-	}
 	values, step, ok := strings.Cut(item, "/")
-	if err := f.checkValues(values); err != nil {
+	err := f.checkValues(values)
+	if !f.form.MatchString(item) {
+		err = fmt.Errorf("field %s has %q: want *, values of %s, ranges such as 1-5, steps such as */2, and commas between them", f.name, item, f.values)
+	}
+	if err != nil {
+		if advice := f.advise(item); advice != "" {
+			return fmt.Errorf("field %s has %q: %s", f.name, item, advice)
+		}
 		return err
 	}
 	if !ok {

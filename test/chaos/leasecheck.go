@@ -13,8 +13,9 @@ const (
 	takenBackAfter = 5 * time.Second // the end of a lease
 	handedWithin   = 6 * time.Second // after the end of a lease that ran out, or from when on a task is due
 	notedWithin    = 500 * time.Millisecond
-	parkedFor      = 3 * time.Second // a node may have a lease for a worker that it has not answered yet
-	waitsFrom      = time.Second     // a worker whose request lasts this long found nothing to do
+	parkedFor      = 3 * time.Second  // a node may have a lease for a worker that it has not answered yet
+	waitsFrom      = time.Second      // a worker whose request lasts this long found nothing to do
+	askedFor       = 10 * time.Second // a node that nobody has asked for so long leaves its tasks to nodes whose workers wait
 )
 
 // pulled checks the leases of a task.
@@ -182,12 +183,29 @@ func (v verdict) handedOver(t task, h hold) {
 	case !h.at.After(h.due.Add(handedWithin)):
 	case !h.at.After(until):
 		v.report.count(lineWaited, cause)
+	case !h.at.After(v.stillAsked(h.at, waits).Add(handedWithin)):
+		v.report.count(lineWaited, "a node was asked shortly before")
 	case !slices.ContainsFunc(v.asked, waits):
 		v.report.count(lineWaited, "no worker waited")
 	default:
 		v.report.count(lineWaited, causeNone)
 		v.breach(t, promiseHanded)
 	}
+}
+
+// stillAsked returns until when some node that has no worker waiting leaves its tasks to no other node, as one has asked it shortly before. It is that of
+// the requests that were over at a time; zero: there is no such node.
+func (v verdict) stillAsked(at time.Time, waits func(request) bool) (until time.Time) {
+	waited := map[int]bool{}
+	for _, r := range v.asked {
+		waited[r.Node] = waited[r.Node] || waits(r)
+	}
+	for _, r := range v.asked {
+		if last := r.end().Add(askedFor); r.Asks && !waited[r.Node] && r.end().Before(at) && last.After(until) {
+			until = last
+		}
+	}
+	return until
 }
 
 // settled is an ending that a worker sent, and what it was told of it.

@@ -150,6 +150,18 @@ var leaseForgeries = map[string]struct {
 		handedLate(1000)(v, e)
 		v.asked[0].Sent = at(7500)
 	}, ""},
+	"first handed over late, as its node had workers a moment before": {leased, func(v *evidence, e *entry) {
+		handedLate(9000)(v, e)
+		v.asked = append(v.asked, polled("w2-1", 1, -500, 500))
+	}, ""},
+	"first handed over late, though its node had no workers for long": {leased, func(v *evidence, e *entry) {
+		handedLate(9600)(v, e)
+		v.asked = append(v.asked, polled("w2-1", 1, -500, 500))
+	}, promiseHanded},
+	"first handed over late, though each node has a worker that waits": {leased, func(v *evidence, e *entry) {
+		handedLate(9000)(v, e)
+		v.asked = append(v.asked, polled("w2-1", 1, -500, 500), polled("w3-1", 1, 600, 20_000))
+	}, promiseHanded},
 	"first handed over late, as the only worker that waits is frozen": {leased, func(v *evidence, e *entry) {
 		handedLate(1000)(v, e)
 		v.incidents = []incident{on(FreezeWorker, 2000, 8000)}
@@ -162,6 +174,7 @@ var leaseForgeries = map[string]struct {
 	"handed over late after its lease ran out": {lost, func(v *evidence, _ *entry) {
 		v.incidents = []incident{on(KillWorker, 2000, 9000)}
 		v.leases[7][2].At, v.asked[1].Back = at(12_010), at(12_020)
+		v.asked = append(v.asked, polled("w3-1", 0, 2000, 20_000))
 	}, promiseHanded},
 	"dead, though no worker said so": {leased, func(v *evidence, e *entry) {
 		v.with(func(r *row) { r.Status, r.Attempts = tocsin.Dead, pullAttempts })
