@@ -163,6 +163,7 @@ func fault(at jsontext.Pointer, message string) error {
 var plain = strings.NewReplacer(
 	"expected string to match pattern "+idPattern, "expected a text with a decimal number from 1 on",
 	"expected number <= 3.1536e+11", "expected a number of at most 315360000000, which is ten years",
+	"expected number <= 9.007199254740991e+15", "expected a number of at most 9007199254740991",
 	"request body is required", "this operation needs a body of JSON: docs/api.md and openapi.yaml say with which fields",
 )
 

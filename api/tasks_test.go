@@ -81,7 +81,7 @@ func TestABatchTellsOfEachTask(t *testing.T) {
 	if want := []string{"-", "-", "404 unknown_biz_type", "404 unknown_biz_type", "422 invalid", "422 invalid", "-", "422 invalid", "422 invalid", "422 invalid", "422 invalid"}; !slices.Equal(codes, want) {
 		t.Errorf("%q", codes)
 	}
-	for i, want := range map[int]string{4: "body.tasks[4].biz_id", 7: "body.tasks[7].biz_id", 8: "body.tasks[8]", 9: "body.tasks[9]", 10: "body.tasks[10]"} {
+	for i, want := range map[int]string{4: "body.tasks[4].biz_id", 7: "body.tasks[7].biz_id", 8: "body.tasks[8]", 9: "body.tasks[9].payload_version", 10: "body.tasks[10]"} {
 		if p := got.Results[i].Problem; len(p.Errors) != 1 || p.Errors[0].Location != want {
 			t.Errorf("%+v, want it at %s", p, want)
 		}

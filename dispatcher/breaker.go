@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/tocsinhq/tocsin"
 )
 
 const (
@@ -13,10 +15,10 @@ const (
 	longestProbe = 30 * time.Second // between two probes, and of a rest that a target asks for
 )
 
-// breaker is what a kind knows of its target. While the target is away or has said "later", the kind has no demand: its tasks wait in
+// breaker is what a kind knows of its target. While the target is away, or says "later" to all, the kind has no demand: its tasks wait in
 // MySQL and cost no statement.
 //
-//	closed -----> open       deliveries in a row could not reach the target, or one that is known to be away; or it said later
+//	closed -----> open       deliveries in a row could not reach the target, or one that is known to be away; or it says later and takes nothing
 //	open -------> half-open  the wait is over: one delivery may start, the probe; of one row, if the target was away
 //	half-open --> closed     the probe reached the target, whatever became of its task. After a "later", deliveries begin at the throttle's rate
 //	half-open --> open       it did not, or the target said later
@@ -37,7 +39,7 @@ type breaker struct {
 	waits  *backoff.ExponentialBackOff
 
 	throttle throttle
-	laters   int // deliveries in a row to which the target said later
+	moved    time.Time // the target is another since then: the former one may still answer
 }
 
 // notReached is an error of a sink whose delivery sent nothing to its target, since that could not be reached.
@@ -57,17 +59,19 @@ type finding struct {
 	missed bool          // no task of it reached the target, of those that were sent
 	silent bool          // none was sent
 	away   bool          // missed, and the sink knows that the target is away
-	rest   time.Duration // the target said later, to some task at least, and wants to rest for so long; 0: it did not
-	taken  int           // tasks to which it said anything else
-	told   bool          // those to which it said later were told so before
+	rest   time.Duration // the target said later, to most tasks at least, and wants to rest for so long; 0: it did not
+	taken  int           // tasks that the target took: it is through with them
+	part   bool          // these are the first ones, and to all others it said later
+	told   bool          // all tasks were told later before
 	why    string
 }
 
 // find sums up the replies of a delivery.
 func find(replies []reply) (f finding) {
-	n, unsent := 0, 0
+	n, unsent, laters, turns := 0, 0, 0, 0
+	var rest time.Duration
 	f.told = true
-	for _, a := range replies {
+	for i, a := range replies {
 		switch {
 		case a.unsent:
 			unsent++
@@ -76,31 +80,46 @@ func find(replies []reply) (f finding) {
 			n++
 			f.away = f.away || a.away
 		case a.rest > 0:
-			f.rest, f.told = max(f.rest, a.rest), f.told && a.told
-		default:
+			laters++
+			rest, f.told = max(rest, a.rest), f.told && a.told
+		case a.took():
 			f.taken++
+			f.told = f.told && a.told
+			if i > 0 && replies[i-1].rest > 0 {
+				turns++
+			}
+			continue
+		default:
 			continue
 		}
 		f.why = a.reason
+	}
+	f.part = f.taken > 0 && laters > 0 && turns == 0
+	if laters > f.taken && !f.part {
+		f.rest = rest
 	}
 	f.missed, f.silent = n > 0 && n+unsent == len(replies), unsent == len(replies)
 	return f
 }
 
+// took reports whether the target is through with the task. One that failed or ran out of time shows nothing of what the target can take.
+func (a *reply) took() bool { return a.verb != tocsin.Retried && !a.undone && !a.leased }
+
 // judge takes in how the delivery of a worker ended, which began at a time.
 func (k *kind) judge(w *worker, began time.Time, replies []reply) {
 	b, f, at := &k.breaker, find(replies), time.Now()
-	if !f.missed && !f.silent && f.rest == 0 {
+	if f.taken > 0 && f.rest == 0 {
 		b.tally.add(at)
 	}
-	if !f.missed && f.rest == 0 && !b.heeds.Load() {
-		return
-	}
-	if f.silent {
-		k.unprobed(w)
+	if !f.missed && f.rest == 0 && !f.part && !b.heeds.Load() {
 		return
 	}
 	k.mu.Lock()
+	if f.silent || !began.After(b.moved) {
+		k.mu.Unlock()
+		k.unprobed(w)
+		return
+	}
 	probe, before := w.probe, b.state
 	w.probe = false
 	switch {
@@ -114,26 +133,25 @@ func (k *kind) judge(w *worker, began time.Time, replies []reply) {
 		k.close()
 		fallthrough
 	default:
-		b.failed, b.laters = 0, 0
-		b.throttle.took(began, at, f.taken)
+		if b.failed = 0; f.taken > 0 {
+			b.throttle.took(began, at, f.taken, f.part, f.told)
+		}
 	}
 	k.metrics.throttle(b.throttle.rate)
-	b.heeds.Store(b.state != "" || b.failed > 0 || b.laters > 0 || b.throttle.rate > 0)
+	b.heeds.Store(b.state != "" || b.failed > 0 || b.throttle.heeds())
 	now, since, rest := b.state, b.since, time.Until(b.next)
 	k.mu.Unlock()
 	k.turned(before, now, since, rest, f.why)
 }
 
-// toldLater slows down a target that said later, and lets it rest. If it takes the others' tasks and only repeats its word to one, that is the
-// task's matter. Called under k.mu.
+// toldLater slows down a target that said later. It rests if it takes nothing. Called under k.mu.
 func (k *kind) toldLater(f finding, probe bool, began, at time.Time) {
 	b := &k.breaker
-	b.laters++
-	if f.told && !probe && b.state == "" && b.laters == 1 && (b.throttle.rate == 0 || b.throttle.taken >= manyTaken) {
+	if b.failed = 0; b.state != "" && !probe {
 		return
 	}
-	rest := b.throttle.later(began, at, b.tally.recent(at), f.taken, f.rest)
-	if b.state == "" || probe || b.state == Busy && time.Until(b.next) < rest {
+	b.why = f.why
+	if rest := b.throttle.later(began, at, b.tally.recent(at), f.rest, probe, f.told); rest > 0 {
 		b.calm()
 		k.open(Busy, f.why, rest)
 	}

@@ -164,7 +164,7 @@ func (w *worker) call(ctx context.Context, sink Sink) (replies []reply) {
 	w.replies = w.replies[:0]
 	for i, err := range errs {
 		a := replyOf(err)
-		a.told = a.rest > 0 && toldOf(&w.infos[i]).times > 0
+		a.told = w.infos[i].LastError != "" && toldOf(&w.infos[i]).times > 0
 		w.replies = append(w.replies, a)
 	}
 	return w.replies

@@ -36,8 +36,8 @@
 //	load fails, connection lost   the batch waits and is loaded again; ids stay queued
 //	load fails for one table      that table's rows wait a second, the others go on
 //	a claim gets no answer        it is read back when the server answers; rows with a valid claim go on
-//	target says "later"           no attempt is counted for a day (later.go); it rests, and then gets deliveries at the rate that it
-//	                              takes (throttle.go)
+//	target says "later"           no attempt is counted for a day (later.go); it gets deliveries at the rate that it takes, and rests
+//	                              if it takes none (throttle.go)
 //	handler panics                a failed attempt with the panic's text
 //	a batch fails as a whole      its tasks are retried one by one; batches of retries return once these succeed
 //	handler hangs                 a failed attempt at the time-out; its slot is taken until it returns, and its task's

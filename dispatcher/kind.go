@@ -55,7 +55,7 @@ func (k *kind) set(r *rule) {
 	r.claimUntil = gained(old, k.d.informed)
 	k.rule.Store(r)
 	if r.moved(old) {
-		k.breaker.throttle, k.breaker.laters = throttle{cut: time.Now()}, 0 // the old target's, which may still answer
+		k.breaker.throttle, k.breaker.moved = throttle{}, time.Now()
 		k.metrics.throttle(0)
 	}
 	k.occupy(0, r)
@@ -314,7 +314,7 @@ func (k *kind) allow(r *rule) bool {
 		return false
 	}
 	now := time.Now()
-	wait := k.breaker.throttle.wait(now)
+	wait := k.breaker.throttle.wait(now, k.waiting >= k.most(r))
 	if wait <= 0 {
 		wait = k.token(r, now)
 	}

@@ -3,9 +3,9 @@ package dispatcher
 import (
 	"context"
 	"errors"
-
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +24,7 @@ type limited struct {
 	limit  func(time.Time) bool
 	rest   time.Duration // that it asks for
 	took   time.Duration // of a call
+	jitter *rand.Rand    // a call takes up to twice as long; nil: it does not
 	item   bool          // it counts tasks, not calls
 	down   func() bool   // it says later to all; nil: never
 	poison func(tocsin.Info) bool
@@ -36,7 +37,13 @@ type limited struct {
 }
 
 func (l *limited) Deliver(_ context.Context, tasks []tocsin.Info) []error {
-	time.Sleep(l.took)
+	l.mu.Lock()
+	took := l.took
+	if l.jitter != nil {
+		took = time.Duration(l.jitter.Float64() * 2 * float64(took))
+	}
+	l.mu.Unlock()
+	time.Sleep(took)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls++
@@ -69,6 +76,12 @@ func (l *limited) takes(now time.Time) bool { return (l.down == nil || !l.down()
 // evenly allows one call in each part of a second, as a token bucket of one does.
 func evenly(each float64) func(time.Time) bool {
 	l := rate.NewLimiter(rate.Limit(each), 1)
+	return func(now time.Time) bool { return l.AllowN(now, 1) }
+}
+
+// aTenth allows a bucket of a tenth of a second.
+func aTenth(each float64) func(time.Time) bool {
+	l := rate.NewLimiter(rate.Limit(each), max(int(each/10), 1))
 	return func(now time.Time) bool { return l.AllowN(now, 1) }
 }
 
@@ -133,20 +146,23 @@ func byDefault() biztype.Policy {
 
 // A thousand tasks are due at once, and no one dies or uses an attempt. The time that they take is virtual.
 func TestATargetThatSaysLaterGetsWhatItTakes(t *testing.T) {
-	for name, limit := range map[string]func(float64) func(time.Time) bool{"evenly": evenly, "in bursts": inBursts, "by the second": bySecond} {
+	for name, limit := range map[string]func(float64) func(time.Time) bool{"evenly": evenly, "a tenth": aTenth, "in bursts": inBursts, "by the second": bySecond} {
 		for _, each := range []float64{1, 10, 100} {
 			for _, slots := range []int{1, 64} {
 				for _, size := range []int{1, 100} {
 					t.Run(fmt.Sprintf("%g a second %s, %d slots, %d in a call", each, name, slots, size), func(t *testing.T) {
 						p := byDefault()
 						p.Concurrency = slots
-						g := &limited{rest: time.Second, took: 3 * time.Millisecond}
+						g := &limited{rest: time.Second, took: 3 * time.Millisecond, jitter: rand.New(rand.NewPCG(1, 2))}
 						inBubbleWith(t, p, g, inReach(g, size), func(r *rig) {
 							g.limit = limit(each)
 							ids, began := r.dueNow(1000), time.Now()
 							g.wait(time.Hour, len(ids))
 							g.enough(r, ids, 2*len(ids)/min(size, 10), 4*len(ids))
 							t.Logf("%d calls, %d tasks sent, the last one after %s", g.calls, g.sent, g.last.Sub(began).Round(time.Millisecond))
+							if most := time.Duration(3 * 1000 / each * float64(time.Second)); g.last.Sub(began) > most {
+								t.Errorf("the last one was taken after %s, want at most %s", g.last.Sub(began), most)
+							}
 						})
 					})
 				}

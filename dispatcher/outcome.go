@@ -21,7 +21,7 @@ type reply struct {
 	cause   cause         // of a failure
 	in      time.Duration // Retried, Snoozed: until the next attempt, at least; below 0: by the policy
 	rest    time.Duration // Retried: the target said later, and is left alone for so long at least; 0: it did not
-	told    bool          // with rest: the task was told so before
+	told    bool          // the task was told later before
 	reason  string
 }
 

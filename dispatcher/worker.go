@@ -196,7 +196,7 @@ func (w *worker) expire(now time.Time) {
 		s.mu.Unlock()
 	}
 	w.kind.metrics.timeOut()
-	w.kind.judge(w, a.began, []reply{{}}) // it was reached, or the sink would have said so in time
+	w.kind.judge(w, a.began, []reply{{verb: tocsin.Retried}}) // it was reached, or the sink would have said so in time
 	if len(a.tasks) == 0 {
 		return
 	}
