@@ -89,7 +89,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"fallback without url":  {to + "      name: k\n    fallback:\n      webhook: {batch: 2}\n", `biz.yaml:7: biz type a: the webhook needs a url`},
 		"another priority":      {good + "    priority: urgent\n", `biz.yaml:5: biz type order.close: priority "urgent": use high, normal or low`},
 		"turns of 1001":         {good + "    strict: true\n    per_key: 1001\n", `biz.yaml:6: biz type order.close: per_key 1001: use 1 to 1000, or 0 for no limit`},
-		"turns without claims":  {good + "    per_key: 1\n    strict: true\n", `biz.yaml:5: biz type order.close: per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery`},
+		"turns without claims":  {good + "    per_key: 1\n", `biz.yaml:5: biz type order.close: per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery`},
 		"a negative batch":      {hook + "      url: https://host/\n      batch: -1\n", `biz.yaml:6: biz type a: batch -1: use 1 to 1000, or 0 for a request for each task`},
 	} {
 		t.Run(name, func(t *testing.T) {

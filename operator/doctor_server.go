@@ -73,7 +73,7 @@ type readOnlyRole struct{ is, fix string }
 
 // readOnlyRoles are the roles by the setting that tells.
 var readOnlyRoles = map[string]readOnlyRole{
-	"read_only":             {"it is a replica, or was demoted", "point this server's dsn at the primary; if there is none but this one, SET GLOBAL read_only = 0 there"},
+	"read_only":             {"it is a replica, or was demoted", "point this server's dsn at the primary; if there is none but this one, turn read_only off there"},
 	"innodb_read_only":      {"it is a reader, of a cluster like Aurora's, or was started to be read only", "point this server's dsn at the primary, the writer"},
 	"innodb_force_recovery": {"InnoDB was started to recover data", "restart the server without innodb_force_recovery once its data are saved, or point this server's dsn at the primary"},
 	"offline_mode":          {"it admits administrators only", "turn offline_mode off there when its maintenance is over"},
