@@ -62,7 +62,6 @@ const lookedAt = 5000
 // OpenRuns returns runs of a schedule that are pending or being delivered, the first to be delivered first, at most limit
 // (1 to MaxOpen). It looks at the newest 5,000 runs for fire times and the newest 5,000 by hand, of the schedule's present biz type.
 func (s *Schedules) OpenRuns(ctx context.Context, name string, limit int) ([]OpenRun, error) {
-	open := []OpenRun{}
 	if limit < 1 || limit > MaxOpen {
 		return nil, client.Refuse(ErrInvalid, "limit %d: use 1 to %d", limit, MaxOpen)
 	}
@@ -70,13 +69,19 @@ func (s *Schedules) OpenRuns(ctx context.Context, name string, limit int) ([]Ope
 	if err != nil {
 		return nil, err
 	}
+	return s.openRuns(ctx, r, limit)
+}
+
+// openRuns is OpenRuns of a row.
+func (s *Schedules) openRuns(ctx context.Context, r *row, limit int) ([]OpenRun, error) {
+	open := []OpenRun{}
 	from, until := ids.RunKeys(uint64(r.ID))
 	hand, layout := byHand(uint64(r.ID)), s.tables.Layout()
 	for _, keys := range [][2]string{{from, hand}, {hand, until}} {
 		some, err := store.Gather(ctx, s.tables, s.tables.ServerOf(r.Table), []int{layout.DatabaseOf(r.Table)}, "schedule open", taskIn(layout, r.Table, readOpen), scanOpen,
 			r.subject(), r.number, []byte(keys[0]), []byte(keys[1]), lookedAt, limit)
 		if err != nil {
-			return nil, fmt.Errorf("open runs of schedule %s: %w", name, err)
+			return nil, fmt.Errorf("open runs of schedule %s: %w", r.Name, err)
 		}
 		open = append(open, some...)
 	}

@@ -52,11 +52,17 @@ func (s *Schedules) Close() error { return s.tables.Close() }
 type Partial = store.Partial
 
 // Get returns the schedule of a name. It asks all servers at once: ErrNotFound is certain. One that is found is returned
-// even if other servers don't answer.
+// even if other servers don't answer. If the schedule has ended, its Reason says whether a run of it still waits, if that can be read.
 func (s *Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 	r, _, err := s.find(ctx, name)
 	if err != nil {
 		return Schedule{}, err
+	}
+	if r.State == Ended {
+		if open, err := s.openRuns(ctx, r, 1); err == nil && len(open) > 0 {
+			r.open = &open[0]
+		}
+		r.Reason = r.ending()
 	}
 	return r.Schedule, nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tocsinhq/tocsin"
 )
 
 // TestAScheduleSaysWhatWillHappen in each state, where runs of its last fire times are to come and where they are not.
@@ -50,6 +52,34 @@ func TestAScheduleSaysWhatWillHappen(t *testing.T) {
 	for _, state := range States {
 		if !slices.Contains(played, state) {
 			t.Errorf("state %s is not played", state)
+		}
+	}
+}
+
+// TestAScheduleThatHasEndedSaysThatARunWaits: nothing else is to come of it, and its history lacks that run.
+func TestAScheduleThatHasEndedSaysThatARunWaits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	d := every("short", "1m")
+	d.End = s.now().Add(90 * time.Second)
+	made := s.create(d)
+	runs := s.pending(made)
+	if made.State != Ended || len(runs) != 1 {
+		t.Fatalf("%+v has %d runs", made, len(runs))
+	}
+	s.exec(made, "UPDATE {schedule} SET end_time = UTC_TIMESTAMP(3) - INTERVAL 1 SECOND WHERE schedule_id = ?", uint64(made.ID))
+	for _, c := range []struct {
+		status tocsin.Status
+		says   string
+	}{
+		{tocsin.Pending, "no fire time is left, and its run " + runs[0].ID.String() + " waits since " + runs[0].Due.Format(dueText)},
+		{tocsin.Claimed, "no fire time is left, and its run " + runs[0].ID.String() + " is in delivery"},
+		{tocsin.Done, "no fire time is left"},
+		{tocsin.Dead, "no fire time is left"},
+	} {
+		s.exec(made, "UPDATE {task} SET status = ? WHERE job_id = ?", uint8(c.status), uint64(runs[0].ID))
+		if got := s.get(d.Name); got.Reason != c.says || got.Stands() != "ended: "+c.says {
+			t.Errorf("%s: %q, %q, want %q", c.status, got.Reason, got.Stands(), c.says)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
@@ -43,6 +44,8 @@ type Schedule struct {
 	Modified   time.Time    `json:"modified"`
 	Last       *LastRun     `json:"last_run,omitempty"` // of a Query with Last; nil: its history is empty
 	ReadAt     time.Time    `json:"-"`                  // when it was read, by its database's clock
+
+	open *OpenRun // of one that has ended: its next run to be delivered, if Get found one
 }
 
 // LastRun is the latest entry in the history of a schedule.
@@ -96,13 +99,19 @@ func (s Schedule) lastFires() []Fire {
 	return fires
 }
 
+const dueText = "2006-01-02 15:04:05.000Z"
+
 // ending says why a schedule has ended, and what is still to come: its last runs are made ahead.
 func (s Schedule) ending() string {
 	switch fires := s.lastFires(); {
 	case len(fires) == MaxRuns:
 		return "its last runs are made, and are to come"
 	case len(fires) > 0:
-		return "its last run is made, and is due " + fires[len(fires)-1].Due.Format("2006-01-02 15:04:05.000Z")
+		return "its last run is made, and is due " + fires[len(fires)-1].Due.Format(dueText)
+	case s.open != nil && s.open.Status == tocsin.Claimed:
+		return fmt.Sprintf("no fire time is left, and its run %s is in delivery", s.open.JobID)
+	case s.open != nil:
+		return fmt.Sprintf("no fire time is left, and its run %s waits since %s", s.open.JobID, s.open.Due.Format(dueText))
 	}
 	return "no fire time is left"
 }
