@@ -47,6 +47,21 @@ func sourcesOf(t *testing.T, path string) (files []*ast.File) {
 	return files
 }
 
+// An endpoint is judged by its form before anything connects to it.
+func TestTheFormOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+	for endpoint, well := range map[string]bool{
+		"h:2379": true, "127.0.0.1:2379": true, "[::1]:2379": true, "http://h:2379": true, "https://h:2379": true, "https://h:2379/": true, "http://[fe80::1%eth0]:2379": true,
+		"": false, "h": false, "h:": false, ":2379": false, "::1:2379": false, "h:0": false, "h:65536": false, "h:port": false, "h:2379/": false, "h:2379/x": false, "http://h": false,
+		"https://h:2379/x": false, "https://h:2379?x": false, "https://u:p@h:2379": false, "ftp://h:2379": false, "unix:///x": false, "unix://h:2379": false, "dns:///h:2379": false,
+		"h:2379,i:2379": false, " h:2379": false, "h:2379 ": false, "HTTP://h:2379": true, "http:h:2379": false, "//h:2379": false, "http:///h:2379": false,
+	} {
+		if err := CheckEndpoint(endpoint); (err == nil) != well {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+	}
+}
+
 // Each error of etcd's own list has its advice, and none is made up.
 func TestEveryErrorOfEtcdHasItsAdvice(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -60,6 +61,11 @@ func (a away) Unwrap() []error { return []error{ErrAway, a.error} }
 func Dial(ctx context.Context, cfg EtcdConfig) (*clientv3.Client, error) {
 	if len(cfg.Endpoints) == 0 {
 		return nil, errors.New("etcd: no endpoints")
+	}
+	for _, endpoint := range cfg.Endpoints {
+		if err := CheckEndpoint(endpoint); err != nil {
+			return nil, advised{err, etcd.Do(loop.WayForm)}
+		}
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultDialTimeout
@@ -185,6 +191,19 @@ func speaksTLS(endpoint string) bool {
 	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
 	err = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()
 	return err == nil || errors.As(err, new(tls.AlertError))
+}
+
+// CheckEndpoint refuses what is neither host:port nor a URL with http or https and a port. etcd's client takes it, and fails to connect.
+func CheckEndpoint(endpoint string) error {
+	rest := endpoint
+	if scheme, address, is := strings.Cut(endpoint, "://"); is && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")) {
+		rest = strings.TrimSuffix(address, "/")
+	}
+	host, port, err := net.SplitHostPort(rest)
+	if n, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || n == 0 || host == "" || strings.ContainsAny(host, "/@?#, \t") {
+		return fmt.Errorf("etcd endpoint %q: want host:port, or a URL with http or https", endpoint)
+	}
+	return nil
 }
 
 // hostOf gives host:port of an endpoint.

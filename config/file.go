@@ -72,7 +72,7 @@ type Outbox struct {
 
 // Etcd says where nodes register. Sweepers and clients need none.
 type Etcd struct {
-	Endpoints []string `yaml:"endpoints"` // host:port or URL
+	Endpoints []string `yaml:"endpoints"` // host:port, or a URL with http or https
 	Username  string   `yaml:"username"`  // or ${NAME}
 	Password  string   `yaml:"password"`  // ${NAME}; a literal one works but does not belong into a file
 	TLS       TLS      `yaml:"tls"`       // PEM files; none: plain text, unless an endpoint is an https URL

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/ddl"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 	"github.com/tocsinhq/tocsin/internal/name"
@@ -137,7 +138,7 @@ func label(s Server, i int) string {
 
 func (c *check) etcd(e Etcd) {
 	for i, endpoint := range e.Endpoints {
-		c.Refuse(endpoint == "", fmt.Sprintf("etcd.endpoints[%d]", i), "an etcd endpoint is empty: want host:port")
+		c.Note(fmt.Sprintf("etcd.endpoints[%d]", i), assign.CheckEndpoint(endpoint))
 	}
 	c.Refuse(e.Password != "" && e.Username == "", "etcd.password", "etcd has a password but no username")
 	c.Refuse(e.TLS.lacksHalf(), "etcd.tls", "etcd.tls needs both cert and key, or neither")

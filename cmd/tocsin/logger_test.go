@@ -63,7 +63,7 @@ func TestLogLinesAreZerologs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = file.Close() }()
-			c.slog((&app{err: printed{file}}).logger("info", c.format))
+			c.slog((&app{err: printed{file: file}}).logger("info", c.format))
 			got, err := os.ReadFile(file.Name())
 			times := regexp.MustCompile(`"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d)"|\d\d:\d\d:\d\d\.\d{3}`)
 			if plain := times.ReplaceAllString(string(got), "T"); err != nil || plain != times.ReplaceAllString(want.String(), "T") {

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,11 +57,15 @@ const (
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
-	a := &app{out: printed{stdout}, err: printed{stderr}}
+	var unwritten error
+	a := &app{out: printed{stdout, &unwritten}, err: printed{file: stderr}}
 	root := newRoot(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	a.note(ctx, cmd, err)
+	if errors.Is(err, errSilent) || err == nil {
+		err = cmp.Or(unwritten, err)
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -68,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 		if do := assign.Advice(err); do != "" {
 			text += "; " + do
 		}
-		fmt.Fprintln(printed{stderr}, "tocsin: "+text)
+		fmt.Fprintln(a.err, "tocsin: "+text)
 	}
 	return codeOf(err)
 }

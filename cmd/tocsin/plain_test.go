@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +46,8 @@ var everyCommand = map[string]string{
 	"token new": "token new --name desk --scope tasks --types *", "top": "top --once",
 }
 
-// Whatever the environment asks for, a file or a pipe gets text alone: no colours, no bars, no moves of the cursor.
+// Whatever the environment asks for, a file or a pipe gets text alone: no colours, no bars, no moves of the cursor. A file that takes
+// nothing is an error.
 func TestNoCommandWritesForATerminalIntoAFile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -70,8 +72,8 @@ func TestNoCommandWritesForATerminalIntoAFile(t *testing.T) {
 	if listed := slices.Sorted(maps.Keys(everyCommand)); !slices.Equal(slices.Sorted(slices.Values(all)), listed) {
 		t.Errorf("the commands are %q, and the test calls %q", all, listed)
 	}
-	said := false
-	for _, line := range everyCommand {
+	said, unwritten := false, 0
+	for name, line := range everyCommand {
 		for _, more := range []string{"", " --json"} {
 			var args []string
 			for _, word := range strings.Split(line+more, " ") {
@@ -79,10 +81,33 @@ func TestNoCommandWritesForATerminalIntoAFile(t *testing.T) {
 			}
 			r := s.run(args...) // which fails the test if it meets an escape
 			said = said || strings.Contains(r.stdout, `\u001b[1mbold`)
+			if r.code == exitOK && r.stdout != "" && more == "" && name != "dev" { // which starts a cluster
+				s.failsUnwritten(args)
+				unwritten++
+			}
 		}
 	}
 	if !said {
 		t.Error("no command has shown the last error of the task")
+	}
+	if unwritten < 30 {
+		t.Errorf("only %d commands have printed something", unwritten)
+	}
+}
+
+// failsUnwritten wants a command that succeeds and prints to fail if its output cannot be written.
+func (s *site) failsUnwritten(args []string) {
+	s.t.Helper()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		return // only Linux has one
+	}
+	defer func() { _ = full.Close() }()
+	var stderr strings.Builder
+	cmd := command(s.t.Context(), s.dir, args...)
+	cmd.Stdout, cmd.Stderr = full, &stderr
+	if _ = cmd.Run(); cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(stderr.String(), "no space left on device") {
+		s.t.Errorf("tocsin %s > /dev/full: exit code %d, stderr %q", strings.Join(args, " "), cmd.ProcessState.ExitCode(), stderr.String())
 	}
 }
 

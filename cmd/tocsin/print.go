@@ -47,7 +47,10 @@ func table[T any](w io.Writer, head []string, all []T, row func(T) []any) {
 
 // printed is where the command prints. What others wrote can't steer the terminal there: control characters and those that change
 // the direction of a text are printed as \u001b. In JSON that is the same text.
-type printed struct{ file *os.File }
+type printed struct {
+	file   *os.File
+	failed *error // set to the first error of a write: a command that ignores it has failed all the same; nil: not kept
+}
 
 // Fd returns the file's descriptor.
 func (p printed) Fd() uintptr { return p.file.Fd() }
@@ -75,6 +78,9 @@ func (p printed) Write(text []byte) (int, error) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
+		if p.failed != nil && *p.failed == nil {
+			*p.failed = err
+		}
 		return min(n, len(text)), err
 	}
 	return len(text), nil

@@ -74,7 +74,7 @@ func TestOnlyServeListensWhereTheFileSays(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := &app{configPath: path, err: printed{os.Stderr}}
+	a := &app{configPath: path, err: printed{file: os.Stderr}}
 	for flag, want := range map[string]string{"": "127.0.0.1:1", "127.0.0.1:2": "127.0.0.1:2", "off": "off"} {
 		cfg, _, _, err := a.serveConfig(serveFlags{listen: flag}, prometheus.NewRegistry())
 		if err != nil || cfg.Listen != want {

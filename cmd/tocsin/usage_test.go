@@ -501,7 +501,7 @@ func TestForeignTextCantSteerTheTerminal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := (printed{file}).Write([]byte(text))
+		n, err := (printed{file: file}).Write([]byte(text))
 		got, read := os.ReadFile(file.Name())
 		if err := errors.Join(err, read, file.Close()); err != nil || n != len(text) {
 			t.Fatalf("%d, %v", n, err)
