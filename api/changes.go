@@ -8,7 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
-	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -237,7 +237,7 @@ func (a *API) buryTask(ctx context.Context, c *call, in *struct {
 		reason = operator.ByHand
 	}
 	if in.Body != nil {
-		reason, c.reason = client.Reason(in.Body.Reason, reason), line(in.Body.Reason)
+		reason, c.reason = name.Reason(in.Body.Reason, reason), line(in.Body.Reason)
 	}
 	return a.rewrite(ctx, c, in.ByTask, "buried", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) { return o.Bury(ctx, id, reason) })
 }
