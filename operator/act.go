@@ -108,7 +108,7 @@ func (o *Operator) act(ctx context.Context, a Act) ([]Acted, error) {
 	store.EachServer(len(servers), func(server int) {
 		if len(ids[server]) > 0 {
 			found[server] = o.tables.Act(ctx, store.Act{
-				Server: server, Deed: a.Deed, IDs: ids[server], Types: only, Reason: a.Reason, Same: a.SameKey, When: client.WhenOf(a.When),
+				Server: server, Deed: a.Deed, IDs: ids[server], Types: only, Reason: client.Reason(a.Reason, ByHand), Same: a.SameKey, When: client.WhenOf(a.When),
 			})
 		}
 	})

@@ -36,6 +36,14 @@ func PanicWords(value any) string {
 	return "panic: " + text
 }
 
+// Reason returns the text that somebody gave as one, or otherwise if nothing of it can be seen.
+func Reason(text, otherwise string) string {
+	if blank(text) {
+		return otherwise
+	}
+	return text
+}
+
 // blank reports whether nothing of a text can be seen: it has spaces and marks of formatting alone, such as one without width.
 func blank(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsSpace(r) && !unicode.Is(unicode.Cf, r) })

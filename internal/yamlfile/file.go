@@ -3,25 +3,22 @@
 // "tmeout"", one line, with the line it stands on.
 //
 // Reading is strict: unknown and repeated keys are errors, and so are a fraction
-// for a whole number, a second document, an empty file, and aliases that make too much of it. Nothing of a file with a mistake
-// is used.
+// for a whole number, a second document, an empty file, tags, bytes that are not UTF-8, and aliases that make too much of it.
+// Nothing of a file with a mistake is used.
 package yamlfile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 )
-
-// byteOrderMark is what some editors put in front of UTF-8.
-var byteOrderMark = []byte("\ufeff")
 
 // File is one parsed file.
 type File struct {
@@ -32,22 +29,58 @@ type File struct {
 // Parse reads the text of a file; name stands in the messages.
 func Parse(text []byte, name string) (file *File, err error) {
 	defer rescue(name, &err)
-	tree, err := parser.ParseBytes(bytes.TrimPrefix(text, byteOrderMark), 0)
+	plain, err := document(string(text), name)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := parser.ParseBytes([]byte(plain), 0)
 	if err != nil {
 		return nil, explain(name, err)
 	}
-	tree.Docs = slices.DeleteFunc(tree.Docs, func(d *ast.DocumentNode) bool { return d.Body != nil && d.Body.Type() == ast.DirectiveType }) // %YAML 1.2
-	f := &File{name: name, tree: tree}
-	switch {
-	case len(tree.Docs) == 0 || tree.Docs[0].Body == nil:
+	if len(tree.Docs) == 0 || tree.Docs[0].Body == nil {
 		return nil, fmt.Errorf("%s:1: the file is empty", name)
-	case len(tree.Docs) > 1:
-		return nil, fmt.Errorf("%s:%d: a second document: one file holds one", name, line(tree.Docs[1].Body))
 	}
-	if err := aliases(tree.Docs[0].Body); err != nil {
+	if tree.Docs[0].Body, err = expand(tree.Docs[0].Body); err != nil {
 		return nil, explain(name, err)
 	}
-	return f, nil
+	return &File{name: name, tree: tree}, nil
+}
+
+var (
+	lineEnds  = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+	marker    = regexp.MustCompile(`^(---|\.\.\.)([ \t\n]|$)`)
+	directive = regexp.MustCompile(`^%(YAML|TAG)[ \t]`)
+	control   = regexp.MustCompile(`[\x00-\x08\x0B-\x1F]`) // as YAML 1.2 (5.1) leaves them out
+)
+
+// document returns the only document of a file, with line feeds as its line ends: the YAML library reads a text of several lines wrongly
+// if they end in CR LF, takes bytes that are no UTF-8, and loses documents.
+func document(text, name string) (string, error) {
+	text = lineEnds.Replace(strings.TrimPrefix(text, "\ufeff")) // which some editors put in front of UTF-8
+	lines := strings.SplitAfter(text, "\n")
+	begun, end := false, len(lines)
+	for i, line := range lines {
+		if !utf8.ValidString(line) {
+			return "", fmt.Errorf("%s:%d: this line is not UTF-8: save the file as UTF-8", name, i+1)
+		}
+		if odd := control.FindString(line); odd != "" {
+			return "", fmt.Errorf("%s:%d: the character %U stands here: write it as an escape in double quotes", name, i+1, []rune(odd)[0])
+		}
+		mark := marker.FindString(line)
+		if mark != "" && begun {
+			end = min(end, i)
+		}
+		switch rest := strings.TrimSpace(line[len(mark):]); {
+		case !begun && (rest == "" && mark != "" || directive.MatchString(line)):
+			lines[i] = "\n"
+		case rest == "" || rest[0] == '#':
+		case end < len(lines):
+			return "", fmt.Errorf("%s:%d: a second document: one file holds one", name, i+1)
+		default:
+			begun = true
+		}
+	}
+	return strings.Join(lines[:end], ""), nil
 }
 
 // Decode fills v, a pointer to a struct with yaml tags.

@@ -21,14 +21,8 @@ var (
 
 // fits refuses what the YAML library would bend to fit a value of type t, or refuses in words that help nobody: it cuts 4.5 to
 // 4, reads 010 as 8 and takes a time without a zone for UTC; of an unknown key it does not say which keys belong there, and of
-// a text that its type refuses not where the text stands. What is merged or stands behind an alias is left to the library.
+// a text that its type refuses not where the text stands.
 func fits(node ast.Node, t reflect.Type) error {
-	switch n := node.(type) {
-	case *ast.AnchorNode:
-		return fits(n.Value, t)
-	case *ast.AliasNode:
-		return nil
-	}
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return fits(node, t.Elem())
@@ -104,6 +98,12 @@ func entriesFit(n *ast.MappingNode, t reflect.Type) error {
 		switch {
 		case t.Kind() == reflect.Map:
 			field = t.Elem()
+			if name, ok := asWritten(entry.Key).(*ast.StringNode); ok {
+				entry.Key = name
+			}
+			if entry.Key.Type() == ast.NullType || ofTexts(field) && entry.Value.Type() == ast.NullType {
+				return ErrorAt(entry.Key, nothing)
+			}
 		case t.Kind() != reflect.Struct || !plain:
 			continue
 		case !known:
@@ -119,6 +119,9 @@ func entriesFit(n *ast.MappingNode, t reflect.Type) error {
 	return nil
 }
 
+// nothing is what is wrong with null in a list, among texts and as a key: the library would make an empty text or a zero of it.
+const nothing = `nothing stands here: write "" if an empty text is meant`
+
 // ofTexts reports whether t is a text, or a pointer to one.
 func ofTexts(t reflect.Type) bool {
 	return t.Kind() == reflect.String || t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.String
@@ -127,8 +130,6 @@ func ofTexts(t reflect.Type) bool {
 // asWritten makes a text of a number or switch where a text belongs: the library would make 83 of a password 0123.
 func asWritten(node ast.Node) ast.Node {
 	switch n := node.(type) {
-	case *ast.AnchorNode:
-		n.Value = asWritten(n.Value)
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		return ast.String(n.GetToken())
 	}
@@ -179,6 +180,9 @@ func itemsFit(n *ast.SequenceNode, t reflect.Type) error {
 		return nil
 	}
 	for i, item := range n.Values {
+		if item.Type() == ast.NullType {
+			return ErrorAt(item, nothing)
+		}
 		if ofTexts(t.Elem()) {
 			if text, split := unsplit(item); split {
 				whole := *item.GetToken()

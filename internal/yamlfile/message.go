@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 )
 
 // message rewords a parser error in terms of the file.
@@ -35,10 +36,13 @@ func message(err yaml.Error) string {
 	switch {
 	case strings.HasPrefix(text, "mapping value is not allowed"):
 		text += `: a value with ": " in it needs quotes`
+	case afterQuotes(err.GetToken()):
+		text += `: quotes stand within quotes: write \" within double ones and '' within single ones, or use the other kind around the text`
 	case hasAny(text, "invalid key for this map", "must be specified"):
 		text += `: within braces and brackets, a value with any of [ ] { } or a comma in it needs quotes, such as "[::1]:2379"`
-	case hasAny(text, "'@' is a reserved character", "undefined alias name", "value is not allowed in this context"):
-		text += `: a value that begins with * or @ needs quotes, such as cron: "*/5 * * * *"`
+	case hasAny(text, "is a reserved character", "undefined alias", "undefined anchor", "value is not allowed in this context", "unexpected scalar value", "flow map content",
+		"directive value", "block sequence entries are not", "invalid header option", "invalid tag character", "character corresponding to"):
+		text += indicators
 	case strings.Contains(text, "found character '\t'"):
 		text = "a tab stands here: indent YAML with spaces"
 	}
@@ -46,6 +50,14 @@ func message(err yaml.Error) string {
 		text += " in line " + strings.Split(place, ":")[0]
 	}
 	return text
+}
+
+// indicators ends what is said of a value that begins with a character that YAML keeps for itself.
+const indicators = ": a value that begins with one of * & ! @ ` % | > { } [ ] - ? needs quotes, such as cron: \"*/5 * * * *\""
+
+// afterQuotes reports whether a token stands right behind a text in quotes.
+func afterQuotes(t *token.Token) bool {
+	return t.Prev != nil && slices.Contains([]token.Type{token.SingleQuoteType, token.DoubleQuoteType}, t.Prev.Type)
 }
 
 func hasAny(text string, parts ...string) bool {
@@ -57,7 +69,7 @@ func written(token string) string {
 	switch token {
 	case ":", "{":
 		return "a mapping"
-	case "[":
+	case "[", "-":
 		return "a list"
 	}
 	return strconv.Quote(token)
@@ -65,7 +77,7 @@ func written(token string) string {
 
 // quoting advises quotes around a text that YAML reads as a mapping or a list.
 func quoting(err *yaml.TypeError) string {
-	if err.DstType.Kind() != reflect.String || !slices.Contains([]string{":", "{", "["}, err.Token.Value) {
+	if err.DstType.Kind() != reflect.String || !slices.Contains([]string{":", "{", "[", "-"}, err.Token.Value) {
 		return ""
 	}
 	return ": put it in single quotes, such as '{\"order\":42}'"
