@@ -78,7 +78,7 @@ func TestScheduleApplyShowsWhatItChanges(t *testing.T) {
 	s.run("schedule", "apply", "bad.yaml").refused(t, exitFailed, `unknown key "corn"`)
 	s.write("bad.yaml", strings.Replace(s.text("schedules.yaml"), "biz_id: 42", "biz_id: 43", 1))
 	r := s.run("schedule", "apply", "bad.yaml")
-	if r.code != exitFailed || !strings.Contains(r.stderr, `biz_id is "42" and never changes`) || !strings.Contains(r.stdout, "poll          failed") {
+	if r.code != exitFailed || !strings.Contains(r.stderr, `biz_id never changes, and is "42", not "43"`) || !strings.Contains(r.stdout, "poll          failed") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
