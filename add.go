@@ -53,8 +53,9 @@ type Tx interface {
 // commits. If the task's table is on another server than the transaction, the task
 // goes through the outbox of Config.Outbox: Relayed is set, JobID is 0, and its
 // existence by Dedup is decided later. Without an outbox that is ErrOtherServer,
-// or ErrLayout if the config's own database is wrong. Any session will do, whatever its time zone, isolation
-// level and character set. A duplicate leaves the transaction usable; after any
+// or ErrLayout if the config's own database is wrong. The session may have any time zone, isolation level, sql_mode and
+// sql_select_limit, and any character set in which the driver can read results: not utf16, for instance. With a small
+// max_join_size and without sql_big_selects the server may refuse statements. A duplicate leaves the transaction usable; after any
 // other error roll it back. MariaDB's 1020 (a row is newer than the snapshot) and
 // 1213 (deadlock) mean: repeat the transaction.
 func (c *Client) AddTx(ctx context.Context, tx Tx, t NewTask) (Added, error) {

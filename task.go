@@ -234,9 +234,10 @@ WHERE job_id = {job_id}
     version
 FROM {task} FORCE INDEX (PRIMARY)
 WHERE job_id = {job_id}
+LIMIT 1
 LOCK IN SHARE MODE`
 
-	productSQL = `SELECT /* tocsin complete */ VERSION()`
+	productSQL = `SELECT /* tocsin complete */ VERSION() LIMIT 1`
 )
 
 var tableForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}_[0-9]{1,4}\.task_[0-9]{4}$`)

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -58,7 +58,7 @@ func (in *Act) act(c *call) (act operator.Act, err error) {
 	}
 	timed := in.DueTime != nil || in.DelayMS != nil
 	switch {
-	case strings.TrimSpace(in.Reason) == "":
+	case name.Blank(in.Reason):
 		return act, invalid("reason", "say why: the log has the reason")
 	case in.SameKey && act.Deed != operator.DeedRedrive:
 		return act, invalid("same_key", "same_key is for redrive")

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -233,8 +233,11 @@ func (a *API) buryTask(ctx context.Context, c *call, in *struct {
 	Body *Burial
 }) (Task, error) {
 	reason := "buried by " + c.token.Name
+	if a.cfg.Tokens == nil && c.token.Name == everyone.Name {
+		reason = operator.ByHand
+	}
 	if in.Body != nil {
-		reason, c.reason = cmp.Or(in.Body.Reason, reason), line(in.Body.Reason)
+		reason, c.reason = name.Reason(in.Body.Reason, reason), line(in.Body.Reason)
 	}
 	return a.rewrite(ctx, c, in.ByTask, "buried", func(o *operator.Operator, id tocsin.JobID) (tocsin.Info, error) { return o.Bury(ctx, id, reason) })
 }

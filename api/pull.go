@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/pull"
 )
@@ -204,7 +205,7 @@ func (one SettleOne) settling(worker string) (s pull.Settling, err error) {
 	if one.DelayMS != nil {
 		delay = time.Duration(*one.DelayMS) * time.Millisecond
 	}
-	why := errors.New(cmp.Or(one.Error, "the worker gave no reason"))
+	why := errors.New(name.Reason(one.Error, "the worker gave no reason"))
 	switch one.Do {
 	case "retry":
 		if s.Answer = why; one.DelayMS != nil {

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +39,7 @@ type hard struct{ name, text, json string }
 var hardTexts = []hard{
 	{"not UTF-8", "a\xff", "\"a\xff\""}, {"a lone surrogate", "\xed\xa0\x80", `"\ud800"`}, {"NUL", "a\x00b", `"a\u0000b"`}, {"U+FFFD", "\ufffd", `"\ufffd"`},
 	{"4 bytes", "😀", `"😀"`}, {"a pair of surrogates", "🔔", `"\ud83d\udd14"`}, {"line separators", "a\u2028\u2029b", `"a\u2028\u2029b"`}, {"spaces around", " a ", `" a "`},
-	{"empty", "", `""`}, {"markup", `<&>'`, `"<&>'"`}, {"combined", "e\u0301", `"e\u0301"`}, {"long", strings.Repeat("ü", 1500), `"` + strings.Repeat("ü", 1500) + `"`},
+	{"empty", "", `""`}, {"blank", " \u200b", `" \u200b"`}, {"markup", `<&>'`, `"<&>'"`}, {"combined", "e\u0301", `"e\u0301"`}, {"long", strings.Repeat("ü", 1500), `"` + strings.Repeat("ü", 1500) + `"`},
 }
 
 // shown is a text as a column for people takes it: \xff stands for a byte that is no UTF-8, \x00 for the character 0, and the end is cut off.
@@ -64,9 +63,17 @@ func shown(text string, most int) string {
 func reason(text string) string { return shown(text, tocsin.MaxError) }
 func output(text string) string { return shown(text, tocsin.MaxOutput) }
 
+// unless is a text as a reason, or otherwise if nothing of it can be seen.
+func unless(text, otherwise string) string {
+	if strings.Trim(text, " \u200b") == "" {
+		return otherwise
+	}
+	return text
+}
+
 // errorText is reason for the text of an error, which is named if it has none.
 func errorText(text string) string {
-	return reason(cmp.Or(text, "an error of type *errors.errorString, without a text"))
+	return reason(unless(text, "an error of type *errors.errorString, without a text"))
 }
 
 // line is the one line that is kept of an answer.
@@ -102,8 +109,8 @@ var ways = map[string]way{
 	"headers over the API":   {"task.headers", noText + ", long", nil, field("headers")},
 	"biz_key over the API":   {"task.biz_key", noKey, nil, field("biz_key")},
 	"dedup_key over the API": {"task.dedup_key", noKey, nil, field("dedup_key")},
-	"reason of a burial":     {"task.last_error", noText + ", long", func(text string) string { return reason(cmp.Or(text, "buried by none")) }, (*walk).buried},
-	"reason of an act": {"act.reason", noKey, func(text string) string {
+	"reason of a burial":     {"task.last_error", noText + ", long", func(text string) string { return reason(unless(text, "buried by hand")) }, (*walk).buried},
+	"reason of an act": {"act.reason", noKey + ", blank", func(text string) string {
 		return strings.NewReplacer("\x00", " ", "\u2028", " ", "\u2029", " ").Replace(strings.TrimSpace(text)) // it is for lines of logs
 	}, (*walk).acted},
 	"payload of a schedule": {"schedule.attribute", noText, nil, scheduled("payload")},
@@ -119,7 +126,7 @@ var ways = map[string]way{
 
 	"error of a handler": {"task.last_error", "", errorText, failing(closing, func(text string) any { return errors.New(text) })},
 	"panic of a handler": {"task.last_error", "", func(text string) string {
-		return reason("panic: " + cmp.Or(text, "a value of type string, without a text"))
+		return reason("panic: " + unless(text, "a value of type string, without a text"))
 	}, failing(closing, func(text string) any { return text })},
 	"error of a receiver": {"task.last_error", "", func(text string) string { return line("callback answered 410 Gone")(errorText(text)) }, failing(called, func(text string) any { return tocsin.Bury(errors.New(text)) })},
 	"answer of a callback": {"task.last_error", "", line("callback answered 500 Internal Server Error"), failing(called, func(text string) any {
@@ -127,7 +134,7 @@ var ways = map[string]way{
 	})},
 	"result in a batch":    {"task.last_error", "", func(text string) string { return line("callback answered bury")(strings.ToValidUTF8(text, "\ufffd")) }, failing(batched, nil)},
 	"error of a Go worker": {"task.last_error", "", errorText, failing(worked, func(text string) any { return errors.New(text) })},
-	"error of a worker":    {"task.last_error", noText, func(text string) string { return reason(cmp.Or(text, "the worker gave no reason")) }, settled("error", `{"settle": [{"lease": %q, "do": "bury", "error": %s}]}`)},
+	"error of a worker":    {"task.last_error", noText, func(text string) string { return reason(unless(text, "the worker gave no reason")) }, settled("error", `{"settle": [{"lease": %q, "do": "bury", "error": %s}]}`)},
 
 	"output of a handler":   {"run.output", "", output, said(closing)},
 	"output of a callback":  {"run.output", "", func(text string) string { return output(strings.TrimSpace(text)) }, said(called)},

@@ -58,6 +58,15 @@ func (r *Registry) Alarms(ctx context.Context) error {
 	return nil
 }
 
+// Writable returns etcd's error if this user may not write below the cluster's prefix, as a node does, or if no majority takes a
+// write. It changes nothing: etcd judges the writes of a transaction before its condition, which never holds.
+func (r *Registry) Writable(ctx context.Context) error {
+	key := "/" + r.cluster + "/writable"
+	never := clientv3.Compare(clientv3.Version(key), "<", 0)
+	_, err := r.client.Txn(ctx).If(never).Then(clientv3.OpPut(key, ""), clientv3.OpDelete(key+"/")).Commit()
+	return err
+}
+
 // Close ends the connection to etcd.
 func (r *Registry) Close() error { return r.client.Close() }
 

@@ -1,6 +1,8 @@
 package biztype_test
 
 import (
+	"cmp"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -99,6 +101,27 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
+	}
+}
+
+// A host that ends in a number is an IP address, by the URL standard of WHATWG; not all that it takes can be dialled.
+func TestAURLThatCanNotBeDialledIsRefused(t *testing.T) {
+	t.Parallel()
+	const address, port = "the url's host %s is no IP address: it has four numbers of 0 to 255, without leading zeros", "the url's port is %s: use 1 to 65535"
+	for host, want := range map[string]string{
+		"127.0.0.1:99999": fmt.Sprintf(port, "99999"), "host:0": fmt.Sprintf(port, "0"), "host:65536": fmt.Sprintf(port, "65536"), "[::1]:00": fmt.Sprintf(port, "00"),
+		"256.1.1.1": fmt.Sprintf(address, "256.1.1.1"), "010.1.1.1:80": fmt.Sprintf(address, "010.1.1.1"), "127.1.": fmt.Sprintf(address, "127.1."), "a.0x7F": fmt.Sprintf(address, "a.0x7F"),
+		"1.2.3.4.5": fmt.Sprintf(address, "1.2.3.4.5"), "2130706433": fmt.Sprintf(address, "2130706433"), "1.2.3.0x": fmt.Sprintf(address, "1.2.3.0x"),
+		"[1::2::3]": "the url is not of the form http://host/path or https://host/path",
+		"host:1":    "", "host:65535": "", "host:": "", "127.0.0.1": "", "[::1]:8080": "", "1.2.3.example": "", "0x7f.example.": "", "x0": "", "9.9.9.9:443": "",
+	} {
+		err := biztype.Validate([]biztype.Policy{{Name: "a", Number: 1, Webhook: &biztype.Webhook{URL: "http://" + host + "/x"}}})
+		if want != "" {
+			want = "biz type a: " + want
+		}
+		if fmt.Sprint(err) != cmp.Or(want, "<nil>") {
+			t.Errorf("%s: got %v, want %s", host, err, want)
+		}
 	}
 }
 

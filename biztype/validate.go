@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ const (
 var (
 	secretForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	topicForm  = regexp.MustCompile(`^([A-Za-z0-9._-]|\{biz_type\}|\{header\.[^{}]+\})*$`)
+	numberForm = regexp.MustCompile(`^([0-9]+|0[xX][0-9A-Fa-f]*)$`)
 	keyForm    = regexp.MustCompile(`^(biz_key|job_id|none|header\..+)?$`)
 )
 
@@ -177,6 +179,10 @@ func (c *check) url(key, text string) {
 		c.Refuse(true, key, "the webhook needs a url")
 	case len(text) > maxURL:
 		c.Refuse(true, key, "the url has %d bytes, more than %d", len(text), maxURL)
+	case err == nil && badHost(u.Hostname()):
+		c.Refuse(true, key, "the url's host %s is no IP address: it has four numbers of 0 to 255, without leading zeros", u.Hostname())
+	case err == nil && badPort(u.Port()):
+		c.Refuse(true, key, "the url's port is %s: use 1 to 65535", u.Port())
 	case err != nil, u.Hostname() == "", u.Scheme != "http" && u.Scheme != "https":
 		c.Refuse(true, key, "the url is not of the form http://host/path or https://host/path")
 	case u.User != nil:
@@ -184,6 +190,20 @@ func (c *check) url(key, text string) {
 	case u.Fragment != "":
 		c.Refuse(true, key, "the url has a #fragment, which is never sent")
 	}
+}
+
+// badHost reports whether a host ends in a number, as no name does by the URL standard of WHATWG, and is not an IPv4 address. An IPv6 address has colons, and
+// url.Parse has judged it.
+func badHost(host string) bool {
+	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
+	_, err := netip.ParseAddr(host)
+	return err != nil && numberForm.MatchString(labels[len(labels)-1])
+}
+
+// badPort reports whether a port can't be dialled. Without one the scheme's is.
+func badPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port != "" && (err != nil || n == 0)
 }
 
 func (c *check) waits(p Policy) {

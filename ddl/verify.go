@@ -29,6 +29,12 @@ func (f Finding) String() string {
 	return line
 }
 
+// absent is the detail of what is not there.
+const absent = "is missing"
+
+// Absent reports whether a whole table or database is missing, which Apply makes. It changes none that is there.
+func (f Finding) Absent() bool { return f.Detail == absent && !strings.Contains(f.Object, ", ") }
+
 // Verify compares every database, layout row, table, column and index with what
 // the SQL files describe, and names all that is missing or differs, in order
 // of database and table; none means that all is well. What is there beyond that
@@ -90,7 +96,7 @@ func (v *verification) site(ctx context.Context, s *site) error {
 	for _, db := range s.Databases {
 		r := report{server: s.Name}
 		if !s.databases[db] {
-			r.add(s.layout.Database(db), "is missing")
+			r.add(s.layout.Database(db), absent)
 		} else if err := v.database(ctx, s, db, &r); err != nil {
 			return err
 		}
@@ -262,7 +268,7 @@ func (r *report) warn(object, detail string) {
 // table compares one table; stored nil: there is none.
 func (r *report) table(name string, want structure, stored *structure) {
 	if stored == nil {
-		r.add(name, "is missing")
+		r.add(name, absent)
 		return
 	}
 	if !strings.EqualFold(stored.engine, want.engine) {
@@ -284,7 +290,7 @@ func compare[T interface {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		got, ok := stored[name]
 		if !ok {
-			r.add(object+name, "is missing")
+			r.add(object+name, absent)
 		} else if got != want[name] {
 			r.add(object+name, fmt.Sprintf("is %s, want %s", got, want[name]))
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -108,7 +109,7 @@ func (o *Operator) act(ctx context.Context, a Act) ([]Acted, error) {
 	store.EachServer(len(servers), func(server int) {
 		if len(ids[server]) > 0 {
 			found[server] = o.tables.Act(ctx, store.Act{
-				Server: server, Deed: a.Deed, IDs: ids[server], Types: only, Reason: a.Reason, Same: a.SameKey, When: client.WhenOf(a.When),
+				Server: server, Deed: a.Deed, IDs: ids[server], Types: only, Reason: name.Reason(a.Reason, ByHand), Same: a.SameKey, When: client.WhenOf(a.When),
 			})
 		}
 	})

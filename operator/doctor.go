@@ -109,7 +109,8 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 	}
 	p.types = func(ctx context.Context) ([]biztype.Policy, error) { return biztype.Load(ctx, v.Tables) }
 	if !v.ByRows && len(v.Etcd.Endpoints) > 0 {
-		p.etcd, p.identity = v.etcdHealth, v.identity
+		p.identity = v.identity
+		p.etcd = func(ctx context.Context) (string, error, error) { return v.etcdHealth(ctx, x.runsNodes()) }
 	}
 	p.nodes = sync.OnceValues(func() ([]Group, bool) {
 		bounded, cancel := context.WithTimeout(ctx, answerWithin)
@@ -133,12 +134,21 @@ func (v View) Examine(ctx context.Context, x Examination) ([]Check, error) {
 // endpointWithin is how long one of several endpoints of etcd may take to answer.
 const endpointWithin = 2 * time.Second
 
-// etcdHealth wants a read that a majority agrees to, not just an open port. If there is one, dead are the errors of endpoints that don't lead to it.
-func (v View) etcdHealth(ctx context.Context) (is string, dead, err error) {
+// runsNodes reports whether the user is judged for what nodes do.
+func (x Examination) runsNodes() bool {
+	return x.Roles == "" || slices.Contains(strings.Split(x.Roles, ","), "node")
+}
+
+// etcdHealth wants a read that a majority agrees to, not just an open port, and if writes is set a write that etcd would take. If they
+// succeed, dead are the errors of endpoints that don't lead there.
+func (v View) etcdHealth(ctx context.Context, writes bool) (is string, dead, err error) {
 	err = v.AskEtcd(ctx, func(keys *assign.Registry) error {
 		groups, err := keys.Groups(ctx)
 		if err == nil {
 			err = keys.Alarms(ctx)
+		}
+		if err == nil && writes {
+			err = keys.Writable(ctx)
 		}
 		one := ""
 		if len(v.Etcd.Endpoints) > 1 {

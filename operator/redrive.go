@@ -14,6 +14,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -31,6 +32,8 @@ func (o *Operator) RedriveSameKey(ctx context.Context, id tocsin.JobID) (tocsin.
 const (
 	onlyDead = "only a dead task can be redriven"
 	notFinal = "only a task that is not final can be buried"
+
+	ByHand = "buried by hand" // the reason of a burial without one
 )
 
 // Bury makes a task dead that is not final, with the reason as its last error, cut at tocsin.MaxError characters, and returns
@@ -38,6 +41,7 @@ const (
 // then, and the error is tocsin.ErrInDelivery. It returns ErrStatus, and the task as it is, if the task is final, and
 // tocsin.ErrNotFound if there is none.
 func (o *Operator) Bury(ctx context.Context, id tocsin.JobID, reason string) (tocsin.Info, error) {
+	reason = name.Reason(reason, ByHand)
 	info, err := o.rewrite(ctx, id, func() (bool, error) { return o.tables.Bury(ctx, id, reason) }, notFinal)
 	if errors.Is(err, ErrStatus) && info.Status == tocsin.Claimed {
 		err = client.Refuse(tocsin.ErrInDelivery, "task %s is in delivery, and biz type %s is strict: nothing is changed, try again later", id, info.BizType)

@@ -8,10 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"code.dny.dev/ssrf"
 
 	"github.com/tocsinhq/tocsin/internal/loop"
 )
@@ -79,7 +82,7 @@ func (t *trip) end(ctx context.Context, err error) reach {
 	switch w := t.wire; {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return calledIn
-	case w == nil || w.wrote.Load() == t.from || refusedStream(err) != "" || saysTLS(err) || isAlert(err) || notBegun(err):
+	case w == nil || w.wrote.Load() == t.from || refusedStream(err) != "" || otherProtocol(err) != "" || isAlert(err) || notBegun(err):
 		return nowhere
 	case ctx.Err() != nil || !w.ended.Load() && !errors.Is(err, io.EOF):
 		return unknown
@@ -122,8 +125,8 @@ func (t *trip) words(err error, came reach) string {
 		return err.Error()
 	case word != "":
 		return "the receiver refused the request unread, by " + word + " of HTTP/2"
-	case saysTLS(err):
-		return "the receiver wants TLS: the URL must begin with https"
+	case otherProtocol(err) != "":
+		return otherProtocol(err)
 	case t.wire == nil:
 		return unconnected(err, late, closed)
 	case isAlert(err):
@@ -152,6 +155,8 @@ func unconnected(err error, late, closed bool) string {
 	var head tls.RecordHeaderError
 	dialling := errors.As(err, &op) && op.Op == "dial"
 	switch {
+	case errors.Is(err, ssrf.ErrProhibitedIP):
+		return err.Error() + notAllowed
 	case dialling && loop.WayOf(err) == loop.WayHere:
 		return "this machine opens no connection: " + err.Error()
 	case errors.As(err, &head) && string(head.RecordHeader[:]) == "HTTP/":
@@ -203,10 +208,19 @@ func notBegun(err error) bool {
 	return strings.Contains(err.Error(), "cannot rewind body after connection loss")
 }
 
-// saysTLS reports whether a receiver has answered plain HTTP with an alert of TLS.
-func saysTLS(err error) bool {
-	return strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`)
+// otherProtocol says which protocol a receiver has answered in that does not understand plain HTTP/1.1; "": it has not. Such an answer is an alert of TLS, or the
+// first frame of HTTP/2: SETTINGS or GOAWAY of stream 0, whose length is below 256.
+func otherProtocol(err error) string {
+	switch text := err.Error(); {
+	case strings.Contains(text, `malformed HTTP response "\x15\x03`):
+		return "the receiver wants TLS: the URL must begin with https"
+	case http2Form.MatchString(text):
+		return "the receiver speaks HTTP/2 only, and that is used with TLS alone: have it take HTTP/1.1 too, or TLS, and begin the URL with https"
+	}
+	return ""
 }
+
+var http2Form = regexp.MustCompile(`malformed HTTP response "\\x00\\x00(\\x[0-9a-f]{2}|\\?.)(\\x04|\\a)\\x00\\x00\\x00\\x00\\x00`)
 
 // isAlert reports whether the receiver's TLS has refused the connection. With TLS 1.3 a client may learn that after its first request: that the
 // receiver wants a certificate, for instance.

@@ -40,9 +40,9 @@ var ways = map[string]course{
 	"name: the server of names is silent":  {open: to("http://silent.test"), text: "lookup silent.test"},
 	"name: both of its addresses are dead": {open: toClosed("http://both.test:"), text: "connection refused"},
 
-	"address: not allowed":          {open: forbidden("http://127.0.0.1:1"), text: "prohibited"},
-	"address: not allowed, IPv6":    {open: forbidden("http://[::1]:1"), text: "prohibited"},
-	"address: not allowed, by name": {open: forbidden("http://both.test"), text: "prohibited"},
+	"address: not allowed":          {open: forbidden("http://127.0.0.1:1"), text: "prohibited IP address: 127.0.0.1 is not a permitted destination (denied by: 127.0.0.0/8); if it is right, add its network to webhook.allow of the policy"},
+	"address: not allowed, IPv6":    {open: forbidden("http://[::1]:1"), text: "; if it is right, add its network to webhook.allow of the policy"},
+	"address: not allowed, by name": {open: forbidden("http://both.test"), text: "; if it is right, add its network to webhook.allow of the policy"},
 
 	"connect: refused":          {open: toClosed("http://127.0.0.1:"), text: "connect: connection refused"},
 	"connect: refused, IPv6":    {open: toClosed("http://[::1]:"), text: "dial tcp [::1]"},
@@ -73,6 +73,9 @@ var ways = map[string]course{
 	"kept: 408 before the request":      {open: toKept(false, says("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n")), text: "connection refused"},
 	"kept: closed after the request":    {open: toKept(true, hangUp), counted: true, text: "the receiver closed the connection without an answer"},
 	"kept: reset after the request":     {open: toKept(true, reset), counted: true, text: "the connection broke before there was an answer"},
+	"HTTP/2: without TLS, and only it":  {open: toRaw("http", heard(says("\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64\x00\x04\x00\x00\xff\xff\x00\x05\x00\x00\x40\x00"))), text: "the receiver speaks HTTP/2 only"},
+	"HTTP/2: without TLS, and default":  {open: toRaw("http", heard(says(string(frameOf(4, 0))))), text: "the receiver speaks HTTP/2 only"},
+	"HTTP/2: without TLS, going away":   {open: toRaw("http", heard(says(string(frameOf(7, 0, 0, 1))))), text: "the receiver speaks HTTP/2 only"},
 	"HTTP/2: every stream is refused":   {open: toHTTP2(resetStream(7)), text: "the receiver refused the request unread, by REFUSED_STREAM of HTTP/2"},
 	"HTTP/2: the receiver goes away":    {open: toHTTP2(goAway(0)), text: "the receiver refused the request unread, by GOAWAY of HTTP/2"},
 	"HTTP/2: it goes away by an error":  {open: toHTTP2(goAway(11)), text: "the receiver refused the request unread, by GOAWAY of HTTP/2"},

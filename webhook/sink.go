@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -301,6 +302,26 @@ func newGuard(allow []string) (*ssrf.Guardian, error) {
 		}
 	}
 	return ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...)), nil
+}
+
+// notAllowed follows why an address is not dialled.
+const notAllowed = "; if it is right, add its network to webhook.allow of the policy"
+
+// Forbidden returns why callbacks may not go to the IP address that a webhook's URL names; nil if they may, or it names a host.
+func Forbidden(w tocsin.Webhook) error {
+	guard, err := newGuard(w.Allow)
+	u, bad := url.Parse(w.URL)
+	if err = cmp.Or(err, bad); err != nil {
+		return err
+	}
+	address, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil
+	}
+	if err := guard.SafeAddr(address.Unmap()); err != nil {
+		return fmt.Errorf("%w%s", err, notAllowed)
+	}
+	return nil
 }
 
 // The headers of W3C Trace Context, in a task's headers and in a request.

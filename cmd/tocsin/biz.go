@@ -57,6 +57,7 @@ func newBizApply(a *app) *cobra.Command {
 			if err := a.checkSinks(cmd.Context(), file, policies); err != nil {
 				return err
 			}
+			a.warnForbidden(policies)
 			apply := biztype.Apply
 			if dryRun {
 				apply = biztype.Preview

@@ -45,6 +45,13 @@ func TestBizApply(t *testing.T) {
 	s.run("biz", "apply", "bad.yaml").refused(t, exitFailed, `bad.yaml:4: unknown key "tmeout"`)
 	s.write("bad.yaml", "biz_types:\n  - {name: fresh, number: 4, group: g}\n  - {name: other, number: 1, group: g}\n")
 	s.run("biz", "apply", "bad.yaml").refused(t, exitFailed, "other", "order.close", "a number never changes its name")
+	for host, warned := range map[string]bool{"192.168.1.5": true, "127.0.0.1:8000": true, "[::1]": true, "[::ffff:192.168.1.5]": true, "[::ffff:10.0.0.1]": false, "10.1.2.3": false, "9.9.9.9": false, "[2606:4700::1111]": false, "localhost": false} {
+		s.write("away.yaml", "biz_types:\n  - {name: away, number: 9, webhook: {url: 'http://"+host+"/x', allow: [10.0.0.0/8]}}\n")
+		out := s.run("biz", "apply", "away.yaml", "--dry-run")
+		if got := strings.Contains(out.stderr, "warning: biz type away: no callback will reach http://"+host+"/x: prohibited IP address: ") && strings.HasSuffix(out.stderr, "add its network to webhook.allow of the policy\n"); got != warned || out.code != 0 || out.stderr != "" && !warned {
+			t.Errorf("%s: %q, want a warning: %v", host, out.stderr, warned)
+		}
+	}
 	s.run("biz", "apply", "none.yaml").refused(t, exitFailed, "none.yaml")
 	s.run("biz", "show", "fresh").refused(t, exitFailed, `unknown biz type "fresh"`)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -57,14 +59,44 @@ func (a *app) served(_ context.Context, v visit) []operator.Check {
 	if _, named := v.failing("health"); named && len(v.file.Etcd.Endpoints) == 0 {
 		return nil // a config for sweepers or services
 	}
-	_, _, _, err := a.serveConfig(serveFlags{}, prometheus.NewRegistry())
-	told := func(c operator.Check) bool {
-		return c.Level != operator.OK && strings.Contains(c.Is, operator.OneLine(err))
+	cfg, file, _, err := a.serveConfig(serveFlags{}, prometheus.NewRegistry())
+	wrong := []error{err}
+	if err == nil {
+		wrong = append(wrong, cfg.Validate(), here("node.listen", file.Node.Listen))
+		if listens := file.Node.API.Listen; listens != "" && listens != config.Off {
+			_, _, err := apiAccess(file.Node.API, listens, nil)
+			wrong = append(wrong, err, here("node.api.listen", listens))
+		}
 	}
-	if err != nil && !slices.ContainsFunc(v.before, told) {
-		return checkOf(operator.Warn, "config", "serve", "a node would not start here: "+operator.OneLine(err), "correct the config file, or give this host the files that it names, if a node is to run here")
+	wrong = slices.DeleteFunc(wrong, func(err error) bool {
+		return err == nil || slices.ContainsFunc(v.before, func(c operator.Check) bool {
+			return c.Level != operator.OK && strings.Contains(c.Is, operator.OneLine(err))
+		})
+	})
+	if len(wrong) > 0 {
+		return checkOf(operator.Warn, "config", "serve", "a node would not start here: "+operator.OneLine(errors.Join(wrong...)),
+			"correct the config file, or give this host the files and addresses that it names, if a node is to run here")
 	}
 	return nil
+}
+
+// here says why this host can't listen on an address. Its port is not tried, as a node may be using it.
+func here(key, address string) error {
+	if address == config.Off {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err == nil {
+		return l.Close()
+	}
+	if of := (*net.OpError)(nil); errors.As(err, &of) {
+		err = of.Err // without the port
+	}
+	return fmt.Errorf("%s %s: %w", key, address, err)
 }
 
 // copies names the databases that are older copies of themselves, unless a server's own check has.
@@ -94,9 +126,9 @@ func (a *app) copies(ctx context.Context, v visit) []operator.Check {
 }
 
 // structure compares tables, columns and indexes. A user who may not see a table would find it missing, and tables of another schema
-// version have a check.
+// version, and missing ones, have a check.
 func (a *app) structure(ctx context.Context, v visit) []operator.Check {
-	const name, fix = "structure", "run `tocsin ddl verify`, which names all, and `tocsin ddl apply`, which makes what is missing"
+	const name = "structure"
 	if v.roles != "" {
 		return nil
 	}
@@ -107,7 +139,12 @@ func (a *app) structure(ctx context.Context, v visit) []operator.Check {
 	if err != nil {
 		return checkOf(operator.OK, "tables", name, "could not look: "+operator.OneLine(err), "")
 	}
-	return findings(differ, "tables", name, "all are as they should be", fix)
+	differ = slices.DeleteFunc(differ, func(f ddl.Finding) bool {
+		return f.Absent() && slices.ContainsFunc(v.before, func(c operator.Check) bool {
+			return c.Level != operator.OK && c.Subject == "server "+f.Server && c.Name == "tables" && (strings.Contains(c.Is, f.Object) || strings.Contains(c.Is, "and others"))
+		})
+	})
+	return findings(differ, "tables", name, "all are as they should be", "ddl")
 }
 
 // outboxes compares each outbox of the config.
@@ -131,23 +168,36 @@ func (a *app) outboxes(ctx context.Context, v visit) (all []operator.Check) {
 			all = append(all, checkOf(operator.Fail, "outboxes", o.Name, operator.OneLine(err), fix+": its rows wait if no relay reaches it")...)
 			continue
 		}
-		all = append(all, findings(differ, "outboxes", o.Name, o.Table+" is as it should be", "run `tocsin outbox verify --outbox "+o.Name+"`, which names all")...)
+		all = append(all, findings(differ, "outboxes", o.Name, o.Table+" is as it should be", "outbox")...)
 	}
 	return all
 }
 
-// findings is a check of what differs: a failure, or a warning if all are warnings.
-func findings(differ []ddl.Finding, subject, name, well, fix string) []operator.Check {
+// ofATable finds what differs of a table that is there. Other findings say themselves what to do.
+var ofATable = regexp.MustCompile(`, (column|index|constraint) | has (engine|collation) `)
+
+// findings is a check of what differs: a failure, or a warning if all are warnings. The commands of a group, "ddl" or "outbox", make what is
+// missing and change no table that is there.
+func findings(differ []ddl.Finding, subject, name, well, group string) []operator.Check {
 	if len(differ) == 0 {
 		return checkOf(operator.OK, subject, name, well, "")
 	}
-	level := operator.Warn
+	level, fix := operator.Warn, "`tocsin "+group+" verify` names all"
 	errs := make([]error, len(differ))
+	absent, changed := false, false
 	for i, f := range differ {
 		errs[i] = errors.New(f.String())
 		if !f.Warning {
 			level = operator.Fail
 		}
+		absent = absent || f.Absent()
+		changed = changed || ofATable.MatchString(f.String())
+	}
+	if absent {
+		fix += "; `tocsin " + group + " apply` makes the missing tables"
+	}
+	if changed {
+		fix += "; no command changes a table that is there: as an administrator, ALTER it to what `tocsin " + group + " plan` prints"
 	}
 	return checkOf(level, subject, name, operator.OneLine(errors.Join(errs...)), fix)
 }

@@ -82,7 +82,7 @@ func writeRows(w io.Writer, list []outboxRow) {
 		return
 	}
 	table(w, []string{"ID", "OP", "BIZ TYPE", "BIZ ID", "KEY", "CREATED", "LAST ERROR"}, list, func(r outboxRow) []any {
-		return []any{r.ID, oneCell(r.Op), oneCell(r.BizType), r.BizID, oneCell(r.BizKey), r.Created.Format(time.RFC3339), oneCell(r.LastError)}
+		return []any{r.ID, oneCell(r.Op), oneCell(r.BizType), r.BizID, name.KeyLine(r.BizKey), r.Created.Format(time.RFC3339), oneCell(r.LastError)}
 	})
 }
 

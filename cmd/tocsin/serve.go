@@ -128,14 +128,7 @@ func (a *app) listenAPI(file config.File, address string, workers *pull.Hub, log
 	if address == "" || address == config.Off {
 		return nil, nil
 	}
-	if err := of.LoopbackOnly(address); err != nil {
-		return nil, usageError{err}
-	}
-	tokens, err := of.TokenSource(func(err error) { log.Warn("the API keeps its last tokens", "error", err) })
-	if err != nil {
-		return nil, err
-	}
-	secure, err := of.ServerTLS()
+	tokens, secure, err := apiAccess(of, address, func(err error) { log.Warn("the API keeps its last tokens", "error", err) })
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +141,17 @@ func (a *app) listenAPI(file config.File, address string, workers *pull.Hub, log
 		Tables: file.Tocsin(), Cluster: viewOf(file), Pull: workers, Tokens: tokens, Origins: of.CORS, Body: int64(of.Limits.BodyKiB) << 10, Rate: of.Limits.Rate,
 		Timeout: of.Limits.Timeout.D(), Drain: file.Node.DrainTimeout.D(), Beside: consoleOf(file, tokens, log), Logger: log, Registerer: r,
 	}), secure, l}, nil
+}
+
+// apiAccess reads who may use the API at an address, and its certificate; nil: plain text. told gets later errors of the tokens.
+func apiAccess(of config.API, address string, told func(error)) (tokens func() apitoken.Set, secure *tls.Config, err error) {
+	if err := of.LoopbackOnly(address); err != nil {
+		return nil, nil, usageError{err}
+	}
+	if tokens, err = of.TokenSource(told); err == nil {
+		secure, err = of.ServerTLS()
+	}
+	return tokens, secure, err
 }
 
 // consoleOf makes the console of a config; nil: it wants none.

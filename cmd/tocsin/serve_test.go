@@ -292,6 +292,10 @@ func TestNodesAndCommandsReachServersThatWantTLS(t *testing.T) {
 	if r := s.run("doctor"); !strings.Contains(r.stdout, "answers; groups with nodes: callback") { // it fails for other reasons
 		t.Errorf("doctor: %s%s", r.stdout, r.stderr)
 	}
+	s.doctor().finding(t, "ok", "health")
+	use(server, etcd+strings.ReplaceAll(user, s.prefix, s.prefix+"-reader"))
+	s.doctor().finding(t, "fail", "health", "permission denied", "read and write the keys below")
+	decodeText[examined](t, s.run("doctor", "--json", "--role", "sweep").stdout).finding(t, "ok", "health") // a sweeper writes none
 	for wrong, want := range map[string]string{
 		etcd + strings.Replace(user, "pass-", "hunter-", 1): "authentication failed, invalid user ID or password",
 		etcd: "permission denied",

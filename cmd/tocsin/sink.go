@@ -20,8 +20,10 @@ import (
 	"github.com/tocsinhq/tocsin/contrib/tocsinpg"
 	"github.com/tocsinhq/tocsin/contrib/tocsinrabbitmq"
 	"github.com/tocsinhq/tocsin/internal/client"
+	"github.com/tocsinhq/tocsin/operator"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/sink"
+	"github.com/tocsinhq/tocsin/webhook"
 )
 
 // sinkKinds make the sinks of a config file, by the kinds that package config knows.
@@ -95,6 +97,20 @@ func (m makers) ping(ctx context.Context, p biztype.Policy) error {
 	ctx, cancel := context.WithTimeout(ctx, sinkWithin)
 	defer cancel()
 	return maker.Ping(ctx, p)
+}
+
+// warnForbidden names callbacks to addresses that are not dialled.
+func (a *app) warnForbidden(policies []biztype.Policy) {
+	for _, p := range policies {
+		for _, way := range biztype.Links(p) {
+			if way.Webhook == nil {
+				continue
+			}
+			if err := webhook.Forbidden(*way.Webhook); err != nil {
+				fmt.Fprintf(a.err, "warning: biz type %s: no callback will reach %s: %s\n", p.Name, way.Webhook.URL, operator.OneLine(err))
+			}
+		}
+	}
 }
 
 // checkSinks refuses policies whose tasks a sink of the config can never take. It connects to no broker: whether one answers, doctor says.

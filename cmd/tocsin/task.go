@@ -69,7 +69,19 @@ type ofBiz struct {
 func (o *ofBiz) flags(a *app, cmd *cobra.Command) {
 	a.typeFlag(cmd, &o.name, "name of the biz type")
 	cmd.Flags().Uint64Var(&o.bizID, "biz-id", 0, "your own id of what the task belongs to, for example of the order; the sharding key")
-	cmd.Flags().StringVar(&o.key, "key", "", "instead of --biz-id: a business key that is not a number, at most 64 bytes")
+	cmd.Flags().Var((*keyFlag)(&o.key), "key", "instead of --biz-id: a business key that is not a number, at most 64 bytes; \\x and hex digits stand for bytes")
+}
+
+// keyFlag is a flag that takes a key as name.KeyLine shows it.
+type keyFlag string
+
+func (k *keyFlag) String() string { return string(*k) }
+func (k *keyFlag) Type() string   { return "string" }
+
+func (k *keyFlag) Set(text string) error {
+	key, err := name.ReadKey(text)
+	*k = keyFlag(key)
+	return err
 }
 
 // ref reads either the first JOB_ID argument or the flags.
@@ -129,7 +141,7 @@ func newTaskAdd(a *app) *cobra.Command {
 	}
 	t.when.flags(cmd)
 	t.ofBiz.flags(a, cmd)
-	cmd.Flags().StringVar(&t.dedup, "dedup", "", "key that only one task of this type and biz_id may have; \\x and hex digits stand for bytes")
+	cmd.Flags().Var((*keyFlag)(&t.dedup), "dedup", "key that only one task of this type and biz_id may have; \\x and hex digits stand for bytes")
 	cmd.Flags().StringVar(&t.payload, "payload", "", "text, @FILE, or - for standard input; passed on as it is")
 	cmd.Flags().StringArrayVar(&t.headers, "header", nil, "NAME=TEXT, a header of the task; may be repeated")
 	return cmd
@@ -188,11 +200,7 @@ func (t *taskAdd) task(cmd *cobra.Command) (tocsin.NewTask, error) {
 		}
 		task = task.Header(name, text)
 	}
-	key, err := name.ReadKey(t.dedup)
-	if err != nil {
-		return tocsin.NewTask{}, usage("--dedup %s", err)
-	}
-	return task.Dedup(key), nil
+	return task.Dedup(t.dedup), nil
 }
 
 // readLimit is the most bytes that a payload can have.

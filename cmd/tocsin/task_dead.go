@@ -169,6 +169,6 @@ goes on, and may still complete its task; of a strict biz type nothing is change
 			})(cmd, args)
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "buried by hand", "why, for its last error")
+	c.Flags().StringVar(&reason, "reason", operator.ByHand, "why, for its last error")
 	return c
 }

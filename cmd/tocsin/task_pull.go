@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin/api"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/pull"
 )
 
@@ -157,7 +158,7 @@ func (a *app) printReserved(tasks []api.ReservedTask) error {
 			return nil
 		}
 		table(a.out, []string{"JOB_ID", "BIZ TYPE", "BIZ ID", "ATTEMPTS", "LEASE", "UNTIL", "PAYLOAD"}, tasks, func(t api.ReservedTask) []any {
-			return []any{t.JobID, t.BizType, oneCell(cmp.Or(t.BizKey, string(t.BizID))), t.Attempts, t.Lease, t.LeaseUntil.UTC().Format(timeText), shortened(oneCell(t.Payload))}
+			return []any{t.JobID, t.BizType, cmp.Or(name.KeyLine(t.BizKey), string(t.BizID)), t.Attempts, t.Lease, t.LeaseUntil.UTC().Format(timeText), shortened(oneCell(t.Payload))}
 		})
 		return nil
 	}

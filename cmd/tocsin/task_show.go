@@ -89,7 +89,7 @@ those without a dedup_key first. Or tasks of all tables in a status: pending and
 		},
 	}
 	cmd.Flags().Uint64Var(&q.BizID, "biz-id", 0, "your own id of what the tasks belong to, for example of the order; the sharding key")
-	cmd.Flags().StringVar(&q.BizKey, "key", "", "instead of --biz-id: a business key that is not a number")
+	cmd.Flags().Var((*keyFlag)(&q.BizKey), "key", "instead of --biz-id: a business key that is not a number")
 	cmd.Flags().StringVar(&status, "status", "", "pending, claimed, done, cancelled or dead")
 	a.typeFlag(cmd, &by.BizType, "with --status: only tasks of this biz type")
 	cmd.Flags().StringVar(&from, "from", "", "only tasks with an action time then or later: RFC 3339, or how long ago, such as 2h")
@@ -162,7 +162,7 @@ func writeTasks(w io.Writer, infos []tocsin.Info, now time.Time) {
 	for _, i := range infos {
 		of := "biz_id " + strconv.FormatUint(i.BizID, 10)
 		if i.BizKey != "" {
-			of = "key " + oneCell(i.BizKey)
+			of = "key " + name.KeyLine(i.BizKey)
 		}
 		row := []string{"job_id " + i.JobID.String(), i.BizType, of, i.Status.String(), whenText(i, now), "attempts " + strconv.Itoa(i.Attempts)}
 		if i.Crashes > 0 {
@@ -202,7 +202,7 @@ func writeTask(w io.Writer, i tocsin.Info, now time.Time) {
 		{"job_id", i.JobID.String()},
 		{"biz type", i.BizType},
 		{"biz_id", strconv.FormatUint(i.BizID, 10)},
-		{"key", oneCell(i.BizKey)},
+		{"key", name.KeyLine(i.BizKey)},
 		{"table", i.Table},
 		{"status", i.Status.String()},
 		{"action time", i.ActionTime.UTC().Format(timeText) + " (" + away(i.ActionTime.Sub(now)) + ")"},

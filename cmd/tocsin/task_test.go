@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -238,6 +239,12 @@ func TestTasksOfAKey(t *testing.T) {
 	}
 	if n := s.rows(); n != 2 {
 		t.Errorf("%d rows, want 2", n)
+	}
+	for key, shown := range map[string]string{"a\tb": `\x610962`, "a\u00a0b": `\x61c2a062`, "a\u200bb": `\x61e2808b62`, "a b": "a b", `\x61`: `\x5c783631`} {
+		added := decode[tocsin.Info](t, s.run("task", "add", "--json", "--type", "order.close", "--key", cmp.Or(map[string]string{`\x61`: shown}[key], key), "--in", "1h"))
+		s.run("task", "get", added.JobID.String()).says(t, "key          "+shown+"\n")
+		s.run("task", "list", "--key", shown).says(t, "job_id "+added.JobID.String()+"  order.close  key "+shown+"  pending")
+		s.run("task", "cancel", "--type", "order.close", "--key", shown).says(t, "1 cancelled, ")
 	}
 }
 

@@ -70,6 +70,7 @@ const activeSQL = `SELECT /* tocsin active */
     COUNT(*)
 FROM {database}.layout
 WHERE ` + oursSQL + `
+LIMIT 1
 LOCK IN SHARE MODE`
 
 // oursSQL is true of the layout row if the database is the one that the config
@@ -152,6 +153,7 @@ FROM {task} AS t FORCE INDEX (uk_biz)
 WHERE biz_id = ?
     AND biz_type = ?
     AND dedup_key = CAST(? AS BINARY)
+LIMIT 1
 FOR UPDATE`
 
 // freeSQL takes the unique key from a task that does not need it any more, and is locked. Parameter: job_id. Primary key.
@@ -170,6 +172,7 @@ FROM {task} FORCE INDEX (uk_biz)
 WHERE biz_id = ?
     AND biz_type = ?
     AND dedup_key = CAST(? AS BINARY)
+LIMIT 1
 LOCK IN SHARE MODE`
 
 // statusSQL locks the tasks that a change is about and counts them: all, pending, claimed, and pending ones that are due or may
@@ -208,6 +211,7 @@ WHERE biz_id = ?
     AND status IN (0, 1)`
 
 	forUpdateSQL = `
+LIMIT 1
 FOR UPDATE`
 
 	noWaitSQL = ` NOWAIT`

@@ -3,14 +3,14 @@ package client
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
+
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // Words returns the text of an error. An error without one is named by the type of its innermost error. The methods of err may panic.
 func Words(err error) string {
 	text := err.Error()
-	if !blank(text) {
+	if !name.Blank(text) {
 		return text
 	}
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
@@ -30,13 +30,8 @@ func OrUnknown(err error) error {
 // PanicWords returns the text of a panic with a value.
 func PanicWords(value any) string {
 	text := fmt.Sprint(value)
-	if blank(text) {
+	if name.Blank(text) {
 		text = fmt.Sprintf("a value of type %T, without a text", value)
 	}
 	return "panic: " + text
-}
-
-// blank reports whether nothing of a text can be seen: it has spaces and marks of formatting alone, such as one without width.
-func blank(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsSpace(r) && !unicode.Is(unicode.Cf, r) })
 }

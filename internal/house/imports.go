@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"sink":                        {".", "webhook", "internal/client"},
 	"sink/sinktest":               {".", "sink", "internal/client"},
 	"upkeep":                      {".", "biztype", "internal/duequeue", "outbox", "schedule", "schedule/firetimes", "internal/store", "webhook", "internal/loop", "internal/mysql"},
-	"operator":                    {".", "assign", "biztype", "dispatcher", "internal/duequeue", "node", "pull", "schedule", "upkeep", "internal/store", "internal/client", "internal/layoutrow", "internal/mysql", "internal/ids", "internal/loop"},
+	"operator":                    {".", "assign", "biztype", "dispatcher", "internal/duequeue", "node", "pull", "schedule", "upkeep", "internal/store", "internal/client", "internal/layoutrow", "internal/mysql", "internal/name", "internal/ids", "internal/loop"},
 	"schedule":                    {".", "biztype", "schedule/firetimes", "internal/store", "internal/client", "internal/ids", "internal/loop", "internal/mysql", "internal/name", "internal/yamlfile"},
 	"pull":                        {".", "biztype", "dispatcher", "schedule", "internal/store", "internal/client", "internal/ids", "internal/mysql"},
 	"node":                        {".", "pull", "assign", "outbox", "outbox/relay", "scanner", "dispatcher", "schedule", "upkeep", "internal/duequeue", "internal/store", "biztype", "webhook", "sink", "internal/..."},

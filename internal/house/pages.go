@@ -13,6 +13,7 @@ const (
 	measured = "a test reads pages from all over: package operator, or package schedule for what is due"
 	bounded  = "it looks at a fixed number of rows from one end"
 	shrinks  = "the rows that it finds leave its range, so each part begins where the range does"
+	whole    = "it reads one row, which a whole key names, or counts; the LIMIT is there as it overrides a session's sql_select_limit"
 	explicit = "its range begins at an id or key that the caller read before, in the primary key or uk_biz"
 )
 
@@ -49,6 +50,11 @@ var partial = map[string]string{
 	"next_run_out":      bounded,
 	"outbox settled":    bounded,
 	"outbox holder":     bounded,
+	"active":            whole,
+	"holder":            whole,
+	"read back":         whole,
+	"status":            whole,
+	"complete":          whole,
 	"some_counts":       bounded,
 	"overdue":           bounded,
 	"deaths":            "entries of the index between two looks for alarms, those of biz types without an alarm too",

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// keyBytes begins the text of a dedup_key in hex digits, as PostgreSQL writes bytes.
+// keyBytes begins the text of a key in hex digits, as PostgreSQL writes bytes.
 const keyBytes = `\x`
 
-// KeyText returns a dedup_key, which may be any bytes, as text of UTF-8: as it is, or as \x and hex digits. ReadKey reads both.
+// KeyText returns a key, which may be any bytes, as text of UTF-8: as it is, or as \x and hex digits. ReadKey reads both.
 func KeyText(key string) string {
 	if utf8.ValidString(key) && !strings.HasPrefix(key, keyBytes) && !strings.HasPrefix(key, "\x00") {
 		return key
@@ -21,14 +21,14 @@ func KeyText(key string) string {
 
 // KeyLine is KeyText for a line that people read and copy: what they could not see in it is in hex digits too.
 func KeyLine(key string) string {
-	unseen := func(r rune) bool { return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) }
+	unseen := func(r rune) bool { return !unicode.IsPrint(r) && !unicode.Is(unicode.Join_Control, r) } // which words and emoji need
 	if strings.TrimSpace(key) != key || strings.ContainsFunc(key, unseen) {
 		return keyBytes + hex.EncodeToString([]byte(key))
 	}
 	return KeyText(key)
 }
 
-// ReadKey returns the dedup_key of a KeyText or KeyLine.
+// ReadKey returns the key of a KeyText or KeyLine.
 func ReadKey(text string) (string, error) {
 	digits, isBytes := strings.CutPrefix(text, keyBytes)
 	if !isBytes {

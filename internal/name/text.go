@@ -3,6 +3,7 @@ package name
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -26,4 +27,17 @@ func Text(text string, most int) string {
 		at += size
 	}
 	return b.String()
+}
+
+// Reason returns a text that was given as one, or otherwise if it is blank.
+func Reason(text, otherwise string) string {
+	if Blank(text) {
+		return otherwise
+	}
+	return text
+}
+
+// Blank reports whether nothing of a text can be seen: it has spaces and marks of formatting alone, such as one without width.
+func Blank(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsSpace(r) && !unicode.Is(unicode.Cf, r) })
 }

@@ -84,18 +84,28 @@ func ValuesOf(expression string) (Values, error) {
 // parseCron returns the period of @every in milliseconds, or the fields.
 func parseCron(expression string) (every int64, f fields, err error) {
 	e := strings.TrimSpace(expression)
+	if n := utf8.RuneCountInString(e); n > maxExpression {
+		return 0, f, fmt.Errorf("the cron expression has %d characters: want at most %d", n, maxExpression)
+	}
+	if every, f, err = read(e); err != nil {
+		return 0, f, fmt.Errorf("cron expression %q: %w", expression, err)
+	}
+	return every, f, nil
+}
+
+// read is parseCron of a trimmed expression. What is wrong with the whole text hides what is wrong with a part of it.
+func read(e string) (every int64, f fields, err error) {
 	if period, ok := strings.CutPrefix(e, "@every"); ok && !strings.HasPrefix(period, "_") {
 		every, err = parsePeriod(period)
 	} else {
 		f, err = parseFields(e)
 	}
-	if err != nil && len(expression) > maxExpression {
-		return 0, f, err
-	}
 	if err != nil {
-		return 0, f, fmt.Errorf("cron expression %q: %w", expression, err)
+		if whole := adviseText(e); whole != nil {
+			err = whole
+		}
 	}
-	return every, f, nil
+	return every, f, err
 }
 
 // parsePeriod reads what follows @every.
@@ -114,10 +124,15 @@ func parsePeriod(text string) (int64, error) {
 	return period.Milliseconds(), nil
 }
 
-// parseFields reads anything but @every.
+// parseFields reads anything but @every. It refuses what the parser takes, or refuses in words that help nobody.
 func parseFields(e string) (fields, error) {
-	if err := checkText(e); err != nil {
-		return fields{}, err
+	if texts := strings.Fields(e); !slices.Contains(descriptors, e) {
+		if len(texts) != len(five) {
+			return fields{}, adviseCount(texts)
+		}
+		if err := checkFields(texts); err != nil {
+			return fields{}, err
+		}
 	}
 	parsed, err := parser.Parse(e)
 	if err != nil {
@@ -131,28 +146,6 @@ func parseFields(e string) (fields, error) {
 		minute: s.Minute &^ star, hour: s.Hour &^ star, dom: s.Dom &^ star, month: s.Month &^ star, dow: s.Dow &^ star,
 		eitherDay: s.Dom&star == 0 && s.Dow&star == 0,
 	}, nil
-}
-
-// checkText refuses what the parser takes, or refuses in words that help nobody.
-func checkText(e string) error {
-	switch n := utf8.RuneCountInString(e); {
-	case n > maxExpression:
-		return fmt.Errorf("the cron expression has %d characters: want at most %d", n, maxExpression)
-	case strings.HasPrefix(e, "TZ=") || strings.HasPrefix(e, "CRON_TZ="):
-		return errors.New("it names a time zone: put the zone into the field zone")
-	case slices.Contains(descriptors, e):
-		return nil
-	case strings.HasPrefix(e, "@"):
-		if err := adviseWord(e); err != nil {
-			return err
-		}
-		return fmt.Errorf(`there is no such descriptor: want one of %s, or "@every 90s"`, strings.Join(descriptors, ", "))
-	}
-	texts := strings.Fields(e)
-	if len(texts) != len(five) {
-		return adviseWhole(e, texts)
-	}
-	return checkFields(texts)
 }
 
 // checkFields checks the texts of the first fields, or of all.

@@ -10,7 +10,8 @@ import (
 )
 
 // WantPasswords has an etcd ask for a user and a password from here on. There is "root", and for each cluster a user of
-// its name, who may touch the keys below "/{cluster}/" alone. The password of a user is "pass-" and the name.
+// its name, who may touch the keys below "/{cluster}/" alone, and a user "{cluster}-reader", who may only read them. The password of a
+// user is "pass-" and the name.
 func WantPasswords(tb testing.TB, client *clientv3.Client, clusters ...string) {
 	tb.Helper()
 	must := func(_ any, err error) {
@@ -24,10 +25,14 @@ func WantPasswords(tb testing.TB, client *clientv3.Client, clusters ...string) {
 	must(client.UserGrantRole(ctx, "root", "root"))
 	for _, cluster := range clusters {
 		from := "/" + cluster + "/"
-		must(client.RoleAdd(ctx, cluster))
-		must(client.RoleGrantPermission(ctx, cluster, from, clientv3.GetPrefixRangeEnd(from), clientv3.PermissionType(clientv3.PermReadWrite)))
-		must(client.UserAdd(ctx, cluster, "pass-"+cluster))
-		must(client.UserGrantRole(ctx, cluster, cluster))
+		for user, may := range map[string]clientv3.PermissionType{
+			cluster: clientv3.PermissionType(clientv3.PermReadWrite), cluster + "-reader": clientv3.PermissionType(clientv3.PermRead),
+		} {
+			must(client.RoleAdd(ctx, user))
+			must(client.RoleGrantPermission(ctx, user, from, clientv3.GetPrefixRangeEnd(from), may))
+			must(client.UserAdd(ctx, user, "pass-"+user))
+			must(client.UserGrantRole(ctx, user, user))
+		}
 	}
 	must(client.AuthEnable(ctx))
 }
