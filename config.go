@@ -203,7 +203,7 @@ func (i Inserts) validate(bizType string) error {
 	case err != nil:
 		return err
 	case !(i.Rate >= 0 && i.Rate <= maxInserts): // NaN too
-		return fmt.Errorf("inserts of %s: rate %g: use at most %d, or 0 for no limit", bizType, i.Rate, maxInserts)
+		return fmt.Errorf("inserts of %s: rate %.15g: use at most %d, or 0 for no limit", bizType, i.Rate, maxInserts)
 	case i.Burst < 0 || i.Burst > maxInserts:
 		return fmt.Errorf("inserts of %s: burst %d: use 1 to %d, or 0 for that of the rate", bizType, i.Burst, maxInserts)
 	case i.Rate == 0 && i.Burst > 0:

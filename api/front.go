@@ -108,7 +108,7 @@ func (a *API) check(w http.ResponseWriter, r *http.Request, c *call) *Problem {
 		return checkQuery(r.URL)
 	}
 	if wait := c.share.take(); wait > 0 {
-		return problem(http.StatusTooManyRequests, "rate", "the token has used up its %g requests a second: repeat the request after Retry-After", a.cfg.Rate).after(wait)
+		return problem(http.StatusTooManyRequests, "rate", "the token has used up its %.15g requests a second: repeat the request after Retry-After", a.cfg.Rate).after(wait)
 	}
 	return checkQuery(r.URL)
 }

@@ -162,8 +162,8 @@ func fault(at jsontext.Pointer, message string) error {
 // plain replaces patterns in huma's messages with words.
 var plain = strings.NewReplacer(
 	"expected string to match pattern "+idPattern, "expected a text with a decimal number from 1 on",
-	"expected number <= 3.1536e+11", "expected a number of at most 315360000000, which is ten years",
-	"expected number <= 9.007199254740991e+15", "expected a number of at most 9007199254740991",
+	"expected number <= 315360000000", "expected a number of at most 315360000000, which is ten years",
+	"expected number <= 9007199254740991", "expected a number of at most 9007199254740991",
 	"request body is required", "this operation needs a body of JSON: docs/api.md and openapi.yaml say with which fields",
 )
 
@@ -198,6 +198,7 @@ func init() {
 	huma.ValidateStrictCasing = true
 	huma.DefaultArrayNullable = false
 	validation.MsgExpectedRequiredProperty = `property "%s" is missing`
+	validation.MsgExpectedMaximumNumber = "expected number <= %.0f"
 	validation.MsgExpectedRFC3339DateTime = "expected a time of RFC 3339, such as 2030-01-02T15:04:05Z"
 	huma.NewError = func(status int, text string, errs ...error) huma.StatusError { return refused(status, text, errs) }
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, text string, errs ...error) huma.StatusError {

@@ -162,6 +162,7 @@ func badLists() map[string]bad {
 		"a broken escape":            {list("biz_key=%zz"), 400, "malformed", "escape it with percent signs"},
 		"a status that is none":      {list("status=finished"), 422, "invalid", "query.status: expected value to be one of"},
 		"a limit that is none":       {list("status=dead&limit=x"), 422, "invalid", "query.limit: invalid integer"},
+		"a redrive of too many":      {post("/tasks:redrive", `{"all": true, "limit": 1000000001}`).by("operate"), 422, "invalid", "expected number <= 1000000000"},
 		"limit 0":                    {list("status=dead&limit=0"), 422, "invalid", "query.limit: expected number >= 1"},
 		"a limit that is too high":   {list("status=dead&limit=1001"), 422, "invalid", "query.limit: expected number <= 1000"},
 		"a cursor that is none":      {list("status=dead&cursor=abc"), 400, "cursor", "this is no cursor"},

@@ -31,10 +31,8 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 
 // UnmarshalText reads RFC 3339, as in a query parameter.
 func (t *Time) UnmarshalText(text []byte) (err error) {
-	if t.Time, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
-		return errors.New("want RFC 3339, as 2030-01-02T15:04:05Z")
-	}
-	return nil
+	t.Time, err = name.ReadTime(string(text))
+	return err
 }
 
 // Schema describes a Time, for huma.

@@ -67,7 +67,7 @@ func TestEachMistakeInTheFileHasItsLineAndMessage(t *testing.T) {
 		"negative timeout":      {good + "    timeout: -1s\n", `biz.yaml:5: biz type order.close: timeout -1s: use 1ms to 1h0m0s`},
 		"too many attempts":     {good + "    attempts: 1001\n", `biz.yaml:5: biz type order.close: 1001 attempts: use 1 to 1000`},
 		"negative concurrency":  {good + "    concurrency: -1\n", `biz.yaml:5: biz type order.close: concurrency -1: use 1 to 10000`},
-		"rate not a number":     {good + "    rate: .nan\n", `biz.yaml:5: biz type order.close: rate NaN: use 0 (no limit) to 1e+06 a second`},
+		"rate not a number":     {good + "    rate: .nan\n", `biz.yaml:5: biz type order.close: rate NaN: use 0 (no limit) to 1000000 a second`},
 		"ladder and backoff":    {good + "    ladder: [1s]\n    backoff:\n      base: 1s\n", `biz.yaml:5: biz type order.close: has both a ladder and a backoff: use one`},
 		"step of zero":          {good + "    ladder: [1s, 0s]\n", `biz.yaml:5: biz type order.close: a step of the ladder is 0s`},
 		"backoff upside down":   {good + "    backoff:\n      base: 2m\n      max: 1m\n", `biz.yaml:7: biz type order.close: backoff.max 1m0s is below backoff.base 2m0s`},

@@ -97,7 +97,7 @@ func (c *check) policy(p Policy) {
 	c.Refuse(!slices.Contains([]tocsin.Priority{"", tocsin.High, tocsin.Normal, tocsin.Low}, p.Priority), "priority", "priority %q: use high, normal or low", p.Priority)
 	c.Refuse(p.PerKey < 0 || p.PerKey > maxPerKey, "per_key", "per_key %d: use 1 to %d, or 0 for no limit", p.PerKey, maxPerKey)
 	c.Refuse(p.PerKey > 0 && !p.Strict, "per_key", "per_key needs strict: true, as a cancel would let the next task begin beside the one in delivery")
-	c.Refuse(!(p.Rate >= 0 && p.Rate <= maxRate), "rate", "rate %g: use 0 (no limit) to %g a second", p.Rate, maxRate)
+	c.Refuse(!(p.Rate >= 0 && p.Rate <= maxRate), "rate", "rate %.15g: use 0 (no limit) to %.15g a second", p.Rate, maxRate)
 	c.waits(p)
 	c.alarm(p)
 }

@@ -169,7 +169,7 @@ func (c *check) api(a API) {
 	}
 	l := a.Limits
 	c.Refuse(l.BodyKiB < 1 || l.BodyKiB > maxBodyKiB, path+".limits.body_kib", "node.api.limits.body_kib %d: use 1 to %d", l.BodyKiB, maxBodyKiB)
-	c.Refuse(!(l.Rate >= minRate && l.Rate <= maxRate), path+".limits.rate", "node.api.limits.rate %g: use %g to %d", l.Rate, minRate, maxRate)
+	c.Refuse(!(l.Rate >= minRate && l.Rate <= maxRate), path+".limits.rate", "node.api.limits.rate %.15g: use %g to %d", l.Rate, minRate, maxRate)
 	c.Between(path+".limits.timeout", l.Timeout.D(), minAPITimeout, maxAPITimeout)
 	c.Refuse(a.TLS.lacksHalf(), path+".tls", "node.api.tls needs both cert and key, or neither")
 	c.Refuse(a.TLS.CA != "", path+".tls", "node.api.tls: ca is not used: callers keep it")

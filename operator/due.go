@@ -239,7 +239,7 @@ func (f *facts) owner(a *Answer, r *node.Report) {
 func (f *facts) lane(a *Answer, r *node.Report, l dispatcher.LaneReport) {
 	switch {
 	case l.State == dispatcher.Limited:
-		a.set(StateRateLimited, "node %s waits for its part of the rate of %s, %g a second over the group; %s there", r.Node, l.BizType, f.rate(), waiting(l))
+		a.set(StateRateLimited, "node %s waits for its part of the rate of %s, %.15g a second over the group; %s there", r.Node, l.BizType, f.rate(), waiting(l))
 	case l.State == dispatcher.Away:
 		if a.set(StateTargetAway, "node %s can't reach the target of %s since %s (%s): it tries one task %s, and the others wait, without an attempt; %s there",
 			r.Node, l.BizType, f.at(l.AwaySince), l.Why, f.next(l), waiting(l)) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin/api"
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 // taskPage is what is known of a task. Each part is there, or why it is not.
@@ -202,7 +203,7 @@ func (v *visit) timeOf(text string) (at time.Time, err error) {
 			return at, nil
 		}
 	}
-	return time.Parse(time.RFC3339, text)
+	return name.ReadTime(text)
 }
 
 // own reports whether a request began at a page of the console, as far as the browser tells.

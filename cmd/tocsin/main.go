@@ -32,6 +32,7 @@ import (
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/contrib/tocsinkafka/broker"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -100,6 +101,10 @@ func newRoot(a *app) *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var invalid *pflag.InvalidValueError
+		if errors.As(err, &invalid) {
+			err = unread(invalid)
+		}
 		return usage("%w: see `%s --help`", err, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.configPath, "config", "", "config file (default $TOCSIN_CONFIG, then ./tocsin.yaml)")
@@ -109,6 +114,24 @@ func newRoot(a *app) *cobra.Command {
 		newCluster(a), newTop(a), newBench(a), newSink(a), newDoctor(a), newToken(a), newActs(a), newVersion(a),
 	)
 	return root
+}
+
+// wanted is what a flag of each type takes; texts are taken as they are, and types of our own say it.
+var wanted = map[string]string{
+	"bool":     "true or false",
+	"duration": "a duration such as 90s, 10m or 24h (a day is 24h)",
+	"float64":  "a number",
+	"int":      "a whole number",
+	"int32":    "a whole number",
+	"uint64":   "a whole number from 0 to 2^64-1",
+}
+
+// unread words why a flag does not take its value: package strconv does so in words of Go.
+func unread(err *pflag.InvalidValueError) error {
+	if want := wanted[err.GetFlag().Value.Type()]; want != "" {
+		return fmt.Errorf("--%s %q: want %s", err.GetFlag().Name, err.GetValue(), want)
+	}
+	return err
 }
 
 // The largest count, and the longest duration, of a flag without a range: sums and multiples of them do not overflow.
@@ -213,9 +236,9 @@ func orEmpty[T any](list []T) []T {
 
 // parseTime reads the time of a flag.
 func parseTime(flag, text string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, text)
+	t, err := name.ReadTime(text)
 	if err != nil {
-		return t, usage("--%s %q: want RFC 3339, as 2030-01-02T15:04:05Z", flag, text)
+		return t, usage("--%s %q: %w", flag, text, err)
 	}
 	return t, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/config"
 	"github.com/tocsinhq/tocsin/internal/apitoken"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/node"
 	"github.com/tocsinhq/tocsin/outbox"
 	"github.com/tocsinhq/tocsin/outbox/relay"
@@ -311,7 +312,7 @@ func expiry(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	at, err := time.Parse(time.RFC3339, text)
+	at, err := name.ReadTime(text)
 	if d, wrong := time.ParseDuration(text); wrong == nil {
 		at, err = now.Add(d).UTC(), nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/operator"
 )
 
@@ -88,9 +89,9 @@ func past(flag, text string, now time.Time, given bool) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
-	at, err := time.Parse(time.RFC3339Nano, text)
+	at, err := name.ReadTime(text)
 	if err != nil {
-		return at, usage("--%s %q: want RFC 3339, as 2030-01-02T15:04:05Z, or how long ago, such as 2h", flag, text)
+		return at, usage("--%s %q: %w, or how long ago, such as 2h", flag, text, err)
 	}
 	return at, nil
 }

@@ -222,9 +222,12 @@ const addFor = "task add --type order.close --biz-id 42 "
 var badTasks = map[string]refusal{
 	"no action time":              {addFor, exitUsage, "no action time: use --in 30m or --at 2030-01-02T15:04:05Z"},
 	"a time no one can read":      {addFor + "--at tomorrow", exitUsage, `--at "tomorrow": want RFC 3339, as 2030-01-02T15:04:05Z`},
+	"a zone of a day":             {addFor + "--at 2030-01-02T15:04:05+24:00", exitUsage, `--at "2030-01-02T15:04:05+24:00": want RFC 3339, as 2030-01-02T15:04:05Z`},
+	"a duration of a day":         {addFor + "--in 1d", exitUsage, "--in \"1d\": want a duration such as 90s, 10m or 24h (a day is 24h): see `tocsin task add --help`"},
+	"a biz_id of letters":         {"task add --type order.close --in 1h --biz-id abc", exitUsage, "--biz-id \"abc\": want a whole number from 0 to 2^64-1: see `tocsin task add --help`"},
 	"more than 10 years at":       {addFor + "--at 2137-01-01T00:00:00Z", exitUsage, "action time 2137-01-01T00:00:00Z: more than 10 years away"},
 	"both times":                  {addFor + "--in 1h --at 2030-01-02T15:04:05Z", exitUsage, "use --in or --at, not both"},
-	"no duration":                 {addFor + "--in soon", exitUsage, "invalid argument \"soon\" for \"--in\" flag: time: invalid duration \"soon\": see `tocsin task add --help`"},
+	"no duration":                 {addFor + "--in soon", exitUsage, "--in \"soon\": want a duration such as 90s, 10m or 24h (a day is 24h): see `tocsin task add --help`"},
 	"no biz_id":                   {"task add --type order.close --in 1h", exitUsage, "--type and one of --biz-id and --key are needed: see `tocsin task add --help`"},
 	"an unknown biz type":         {"task add --type order.clsoe --biz-id 1 --in 1h", exitFailed, "unknown biz type \"order.clsoe\": apply it with 'tocsin biz apply'"},
 	"far more characters":         {addFor + "--in 1h --payload @megabyte", exitUsage, "payload has over 32768 bytes: at most 8192 characters"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/outbox"
 )
 
@@ -23,7 +24,7 @@ type command struct {
 	BizType        string            `json:"biz_type"`
 	BizID          json.Number       `json:"biz_id"`
 	BizKey         string            `json:"biz_key"`
-	DueTime        *time.Time        `json:"due_time"`
+	DueTime        *string           `json:"due_time"`
 	DelayMS        *int64            `json:"delay_ms"`
 	DedupKey       string            `json:"dedup_key"`
 	Payload        *string           `json:"payload"`
@@ -122,11 +123,10 @@ func ofHeaders(r *kgo.Record, all map[string]string) (c command, err error) {
 		c.BizKey = string(r.Key)
 	}
 	if text, ok := all[dueHeader]; ok {
-		due, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			return c, fmt.Errorf("%s %q: want RFC 3339, as 2030-01-02T15:04:05Z", dueHeader, text)
+		if _, err := name.ReadTime(text); err != nil {
+			return c, fmt.Errorf("%s %q: %w", dueHeader, text, err)
 		}
-		c.DueTime = &due
+		c.DueTime = &text
 	}
 	if text, ok := all[delayHeader]; ok {
 		ms, err := strconv.ParseInt(text, 10, 64)
@@ -175,7 +175,11 @@ func (c command) fill(row *outbox.Row) (err error) {
 		row.Payload = *c.Payload
 	}
 	if c.DueTime != nil { // the past is due at once, however far away
-		if row.Due = c.DueTime.UTC(); row.Due.Before(time.UnixMilli(0)) {
+		due, err := name.ReadTime(*c.DueTime)
+		if err != nil {
+			return fmt.Errorf("due_time %q: %w", *c.DueTime, err)
+		}
+		if row.Due = due.UTC(); row.Due.Before(time.UnixMilli(0)) {
 			row.Due = time.UnixMilli(0).UTC()
 		}
 	}

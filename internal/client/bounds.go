@@ -15,6 +15,8 @@ var (
 // CheckTime refuses a time that no column holds: its year is below 1000 or above 9999. The message begins with what.
 func CheckTime(what string, t time.Time) error {
 	switch s := t.Unix(); {
+	case s < firstSecond && t.UTC().Year() >= 1000: // package time counts a year that is far enough back as one far ahead
+		return Refuse(ErrInvalid, "%s %d s before 1970: before the year 1000", what, -uint64(s))
 	case s < firstSecond:
 		return Refuse(ErrInvalid, "%s %s: before the year 1000", what, t.UTC().Format(time.RFC3339))
 	case s > lastSecond:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/client"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 )
 
@@ -43,6 +44,14 @@ var spans = map[string]struct {
 }{
 	"the longest": {math.MaxInt64, false}, "the longest in the past": {math.MinInt64, true}, "none": {0, true}, "a nanosecond": {1, true},
 	"a nanosecond ago": {-1, true}, "eleven years": {11 * 365 * day, false}, "nine years": {9 * 365 * day, true},
+}
+
+func TestAYearThatIsFarBackIsNotShownAsOneFarAhead(t *testing.T) {
+	t.Parallel()
+	want := "action time 9223372036854775808 s before 1970: before the year 1000"
+	if err := client.CheckTime("action time", time.Unix(math.MinInt64, 0)); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
 }
 
 // Nothing is sent of a call with a time that no column holds, or that is too far away: all of it is refused as ErrInvalid. What is

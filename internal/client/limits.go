@@ -126,6 +126,6 @@ func (l *limit) missing(n int, now time.Time) time.Duration {
 }
 
 func (l *limit) over(after time.Duration) *OverLimit {
-	return &OverLimit{BizType: l.bizType, After: after, Text: fmt.Sprintf("biz type %q is over the limit of inserts, %g a second: nothing is stored, try again in %s",
+	return &OverLimit{BizType: l.bizType, After: after, Text: fmt.Sprintf("biz type %q is over the limit of inserts, %.15g a second: nothing is stored, try again in %s",
 		l.bizType, float64(l.Limit()), after.Round(time.Millisecond)+time.Millisecond)}
 }

@@ -12,6 +12,7 @@
 //	business key                    CheckKey: any UTF-8, at most 64 bytes
 //
 // A default name is adapted to this form: see OfHost. A business key that is no number becomes a biz_id: see KeyID.
+// It is also the authority for texts that stand for keys (KeyText) and times (ReadTime).
 package name
 
 import (

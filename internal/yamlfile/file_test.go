@@ -80,6 +80,7 @@ var mistakes = map[string]struct{ text, want string }{
 	"text for a time":               {"items:\n  - when: soon\n", `f.yaml:2: "soon" is not a time with a zone, such as 2030-01-02T15:04:05Z`},
 	"no such day":                   {"items:\n  - when: 2030-02-30T15:04:05Z\n", `f.yaml:2: "2030-02-30T15:04:05Z" is not a time with a zone, such as 2030-01-02T15:04:05Z`},
 	"time without a zone":           {"items:\n  - when: 2030-01-02 15:04:05\n", `f.yaml:2: "2030-01-02 15:04:05" is not a time with a zone, such as 2030-01-02T15:04:05Z`},
+	"a zone of a day":               {"items:\n  - when: 2030-01-02T15:04:05+24:00\n", `f.yaml:2: "2030-01-02T15:04:05+24:00" is not a time with a zone, such as 2030-01-02T15:04:05Z`},
 	"number for a time":             {"items:\n  - when: 12\n", `f.yaml:2: "12" is not a time with a zone, such as 2030-01-02T15:04:05Z`},
 	"star without quotes":           {"items:\n  - name: */5 * * * *\n", `f.yaml:2: value is not allowed in this context. map key-value is pre-defined` + indicators},
 	"stars without quotes":          {"items:\n  - name: * * * * *\n", `f.yaml:2: undefined alias name` + indicators},

@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/tocsinhq/tocsin/internal/name"
 )
 
 var (
@@ -71,7 +73,7 @@ func instant(node ast.Node) error {
 		return nil
 	}
 	text, _ := Text(node)
-	if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
+	if _, err := name.ReadTime(text); err != nil {
 		return ErrorAt(node, "%s is not %s", written(node.GetToken().Value), noun(reflect.TypeFor[time.Time]()))
 	}
 	return nil
