@@ -286,7 +286,7 @@ func TestDialNamesWhatItCannotReach(t *testing.T) {
 		"none":       {nil, "etcd: no endpoints"},
 		"refused":    {[]string{"127.0.0.1:1", "http://127.0.0.1:2"}, "etcd 127.0.0.1:1, http://127.0.0.1:2: not reachable: dial tcp 127.0.0.1:1: connect: connection refused"},
 		"no answer":  {[]string{silent}, "etcd " + silent + ": no answer in time: context deadline exceeded"},
-		"unreadable": {[]string{"http://%zz"}, "etcd http://%zz: "},
+		"unreadable": {[]string{"http://%zz"}, `etcd endpoint "http://%zz": want host:port, or a URL with http or https`},
 	} {
 		_, err := Dial(t.Context(), EtcdConfig{Endpoints: c.endpoints, Timeout: 300 * time.Millisecond})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

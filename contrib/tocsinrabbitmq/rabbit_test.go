@@ -430,6 +430,12 @@ func blocked(t *testing.T, b broker) {
 		t.Fatal(errs)
 	}
 	control("0.000001")
+	told := func() error { // the connection hears of it a little later
+		errs, _ := deliver(t, s, time.Minute, during...)
+		return errs[1]
+	}
+	for end := time.Now().Add(time.Minute); told() == nil && time.Now().Before(end); {
+	}
 	for range 2 {
 		began := time.Now()
 		errs, _ := deliver(t, s, time.Minute, during...)
