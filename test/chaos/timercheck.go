@@ -302,11 +302,13 @@ func (c *timerCheck) fired(s *spell) {
 	}
 }
 
-// unwanted reports whether somebody cancelled the run for a fire time before a revision was stored: an edit does not make it again.
+// unwanted reports whether the run for a fire time was skipped, replaced, or cancelled by somebody before a revision was stored: an edit does not
+// make it again, though it may make runs again that wait, for earlier times.
 func (c *timerCheck) unwanted(s *spell, fire time.Time) bool {
 	return slices.ContainsFunc(c.runs, func(g *firing) bool {
 		last, ended := g.last()
-		return g.Revision < s.Revision && g.Fire.Equal(fire) && ended && !last.at.After(s.hi) && c.ofUser(g, last) != nil
+		return g.Revision < s.Revision && g.Fire.Equal(fire) && ended && !last.at.After(s.hi) &&
+			(c.ofUser(g, last) != nil || strings.HasPrefix(last.LastError, skippedReason) || strings.HasPrefix(last.LastError, replacedReason))
 	})
 }
 

@@ -29,6 +29,9 @@ func (c *timerCheck) cut(s, next *spell) {
 	}
 	lost := false
 	for _, t := range c.fires(s, next.lo, until) {
+		if c.unwanted(next, t) && c.made[runOf{next.Revision, t}] == nil {
+			continue
+		}
 		switch stayed, known := c.stayed(s, next, t); {
 		case known && stayed:
 			c.wanted(t.Sub(s.hi) < firstWindow)

@@ -93,9 +93,15 @@ var turnForgeries = map[string]timeForgery{
 	"one at a time, queueing": breaks(under(queueing, func(*forgedTimes) {})),
 	"one by hand whose statement took past a fire time begins first":    breaks(under(queueing, byHandAt(9499))),
 	"one by hand of that moment begins before the run of the fire time": breaks(under(queueing, byHandAt(9500)), promiseTurn),
-	"one at a time, replacing":  breaks(under(replacing, func(*forgedTimes) {})),
-	"beside an open one":        breaks(slowFirst),
-	"beside one, skipping":      breaks(under(skipping, slowFirst), promiseTurn, promiseAlone),
+	"one at a time, replacing": breaks(under(replacing, func(*forgedTimes) {})),
+	"beside an open one":       breaks(slowFirst),
+	"beside one, skipping":     breaks(under(skipping, slowFirst), promiseTurn, promiseAlone),
+	"made again by an edit, though a later one was skipped before": breaks(under(queueing, func(f *forgedTimes) {
+		f.cancel(f.undone(f.of(2, 5500)), 8600, "")
+		f.deliver(f.make(3, 5500, 8605), 3200)
+		f.ends(f.of(3, 5500), 8720, tocsin.Done, "")
+		f.cancel(f.undone(f.of(2, 7500)), 8550, "skipped: run of "+at(5500).Format(time.RFC3339Nano)+" waits already")
+	}), promiseTurn, promiseSkipped), // of the forged runs that it begins beside; none is lost at the change
 	"beside one, queueing":      breaks(under(queueing, slowFirst), promiseTurn, promiseAlone),
 	"beside one, not replacing": breaks(under(replacing, slowFirst), promiseTurn),
 	"beside one that is retried": breaks(under(skipping, func(f *forgedTimes) {
