@@ -97,9 +97,12 @@ var turnForgeries = map[string]timeForgery{
 	"beside an open one":       breaks(slowFirst),
 	"beside one, skipping":     breaks(under(skipping, slowFirst), promiseTurn, promiseAlone),
 	"made again by an edit, though a later one was skipped before": breaks(under(queueing, func(f *forgedTimes) {
+		f.t.changes[2].Sent = at(5000) // the server was away
 		f.cancel(f.undone(f.of(2, 5500)), 8600, "")
 		f.deliver(f.make(3, 5500, 8605), 3200)
 		f.ends(f.of(3, 5500), 8720, tocsin.Done, "")
+		f.cancel(f.undone(f.of(2, 9500)), 8600, "")
+		f.done(f.make(3, 9500, 8605))
 		f.cancel(f.undone(f.of(2, 7500)), 8550, "skipped: run of "+at(5500).Format(time.RFC3339Nano)+" waits already")
 	}), promiseTurn, promiseSkipped), // of the forged runs that it begins beside; none is lost at the change
 	"beside one, queueing":      breaks(under(queueing, slowFirst), promiseTurn, promiseAlone),
