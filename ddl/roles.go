@@ -27,6 +27,9 @@ var moving = []string{"SELECT", "CREATE", "ALTER", "DROP", "INSERT"}
 // keeping are the rights on the table mark that a program needs to raise marks: see layoutrow.Marks.
 var keeping = []string{"SELECT", "INSERT", "UPDATE"}
 
+// beating are the rights on the tables of sessions of a program that claims rows.
+var beating = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
+
 // roles is the only place that says who needs which rights.
 var roles = []Role{
 	{
@@ -34,14 +37,14 @@ var roles = []Role{
 		rights: map[string][]string{
 			layoutTable: append([]string{"SELECT", "UPDATE"}, changing...), "biz_type": changing, "owner": changing, "doorbell": changing,
 			"relayed": changing, "node": append([]string{"SELECT", "DELETE"}, changing...), "mark": changing,
-			"schedule": changing, "run": changing, "act": changing, taskFile: changing,
+			"schedule": changing, "run": changing, "act": changing, "session": changing, "session_about": changing, taskFile: changing,
 		},
 	},
 	{
 		Name: "move", Does: "tocsin ddl move", aside: true,
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": moving, "doorbell": moving, "relayed": moving,
-			"node": moving, "mark": moving, "schedule": moving, "run": moving, "act": moving, taskFile: moving,
+			"node": moving, "mark": moving, "schedule": moving, "run": moving, "act": moving, "session": moving, "session_about": moving, taskFile: moving,
 		},
 	},
 	{
@@ -64,14 +67,14 @@ var roles = []Role{
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": {"SELECT", "INSERT", "UPDATE"}, "doorbell": {"SELECT", "INSERT"},
 			"node": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "mark": keeping, "schedule": {"SELECT", "UPDATE"}, "run": {"INSERT"},
-			taskFile: {"SELECT", "INSERT", "UPDATE"},
+			"session": beating, "session_about": beating, taskFile: {"SELECT", "INSERT", "UPDATE"},
 		},
 	},
 	{
 		Name: "sweep", Does: "tocsin sweep",
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "doorbell": {"INSERT"}, "mark": keeping, "schedule": {"SELECT", "UPDATE"},
-			"run": {"INSERT"}, taskFile: {"SELECT", "INSERT", "UPDATE"},
+			"run": {"INSERT"}, "session": beating, "session_about": beating, taskFile: {"SELECT", "INSERT", "UPDATE"},
 		},
 	},
 	{
@@ -116,7 +119,7 @@ var roles = []Role{
 		Name: "read-only", Does: "every command that only reads: tocsin task get, list, dead, runs and why, runs, biz list, schedule list, show, next and runs, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
 			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,
-			"mark": selected, "schedule": selected, "run": selected, "act": selected, taskFile: selected,
+			"mark": selected, "schedule": selected, "run": selected, "act": selected, "session": selected, "session_about": selected, taskFile: selected,
 		},
 	},
 	{

@@ -25,7 +25,7 @@ const (
 	taskFile    = "task"
 )
 
-var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell", "relayed", "node", "mark", "schedule", "run", "act"}
+var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell", "relayed", "node", "mark", "schedule", "run", "act", "session", "session_about"}
 
 // createDatabase is the statement for one database; {database} is its name.
 const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"

@@ -58,7 +58,7 @@ type index struct {
 // The SQL files are written in one strict form, a column or key a line, so that
 // these expressions are all the parser there is.
 var (
-	columnLine = regexp.MustCompile(`^(\w+)\s+(\w+(?:\(\d+\))?(?: UNSIGNED)?)\s+(NOT NULL|NULL)(?: DEFAULT (\S+))?( AUTO_INCREMENT)?(?: COMMENT '[^']*')?$`)
+	columnLine = regexp.MustCompile(`^(\w+)\s+(\w+(?:\(\d+\))?(?: UNSIGNED)?)(?: CHARACTER SET \w+ COLLATE (\w+))?\s+(NOT NULL|NULL)(?: DEFAULT (\S+))?( AUTO_INCREMENT)?(?: COMMENT '[^']*')?$`)
 	checkLine  = regexp.MustCompile(`^CHECK \(.*\)$`) // MySQL before 8.0.16 forgets it
 	keyLine    = regexp.MustCompile(`^(PRIMARY KEY|UNIQUE KEY|KEY)(?: (\w+))? \(([\w, ]+)\)$`)
 	tailLine   = regexp.MustCompile(`^\) ENGINE = (\w+) .*COLLATE = (\w+)( STATS_AUTO_RECALC = 0)?$`)
@@ -75,7 +75,7 @@ func expected(file string) structure {
 		}
 	}
 	for name, c := range s.columns {
-		if strings.HasPrefix(c.kind, "varchar") || c.kind == "text" {
+		if text := strings.HasPrefix(c.kind, "varchar") || strings.HasPrefix(c.kind, "char") || c.kind == "text"; text && c.collation == "" {
 			c.collation = s.collation
 			s.columns[name] = c
 		}
@@ -90,11 +90,12 @@ func (s *structure) column(line string) bool {
 	}
 	s.texts[m[1]] = strings.Join(strings.Fields(line), " ")
 	s.columns[m[1]] = column{
-		kind:     normalKind(m[2]),
-		nullable: m[3] == "NULL",
-		fallback: normalDefault(m[4]),
-		fixed:    m[4] != "",
-		counts:   m[5] != "",
+		kind:      normalKind(m[2]),
+		collation: m[3],
+		nullable:  m[4] == "NULL",
+		fallback:  normalDefault(m[5]),
+		fixed:     m[5] != "",
+		counts:    m[6] != "",
 	}
 	return true
 }

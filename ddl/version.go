@@ -30,6 +30,8 @@ var additions = []addition{
 	{version: 3, file: "schedule"},
 	{version: 3, file: "run"},
 	{version: 3, file: "act"},
+	{version: 3, file: "session"},
+	{version: 3, file: "session_about"},
 }
 
 // since returns the version that a table came with.

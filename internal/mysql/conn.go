@@ -35,6 +35,7 @@ type seeingConn struct {
 	done     bool                       // the server refused a write, or ends the session
 	readOnly string                     // why the server takes no writes, when it was asked last; "": it takes some
 	askedAt  time.Time                  // when it was
+	server   string                     // see Process
 	turned   *atomic.Pointer[time.Time] // see sessionConnector
 	home     *home                      // of several addresses, else nil
 	link     *link                      // with home

@@ -18,8 +18,11 @@ import (
 // since an address may lead to another server each time: a balancer, a name, a virtual IP. A user with SUPER, or a right like it, may write to some of
 // them: nothing would refuse its statements, and they would be lost.
 //
+// Its first column tells the server from others.
+//
 // InnoDB takes no writes while it recovers: MySQL's from 1 on, MariaDB's from 5 on. MariaDB reads /*!50700 as a comment; TiDB alone reads /*T!.
 const roleSQL = `SELECT /* tocsin role */
+    CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir) AS server,
     @@global.read_only AS read_only,
     @@global.innodb_read_only AS innodb_read_only,
     IF(@@global.innodb_force_recovery >= 5 /*!50700 OR @@global.innodb_force_recovery > 0 */, @@global.innodb_force_recovery, 0) AS innodb_force_recovery
@@ -67,7 +70,10 @@ func (c *seeingConn) askRole(ctx context.Context, query string) (string, error) 
 		return "", err
 	}
 	for i, value := range values {
-		if text := settingText(value); IsOn(text) {
+		text := settingText(value)
+		if names[i] == "server" {
+			c.server = text
+		} else if IsOn(text) {
 			return setting(names[i], text), nil
 		}
 	}
@@ -101,6 +107,13 @@ func ReadOnly(ctx context.Context, db *sqlx.DB) (why string, err error) {
 	}
 	defer func() { _ = conn.Close() }()
 	return roleOver(ctx, conn)
+}
+
+// Process returns what tells the server behind a pool's connection from others that may be behind its address at other times; "": the server
+// does not say. It sends nothing.
+func Process(conn *sql.Conn) (server string, err error) {
+	err = conn.Raw(func(dc any) error { server = dc.(*seeingConn).server; return nil })
+	return server, err
 }
 
 func roleOver(ctx context.Context, conn *sql.Conn) (why string, err error) {

@@ -7,6 +7,7 @@
 //	               Settle                    outcomes
 //	               Prolong                   claims of handlers that are over their time-out
 //	               Recheck                   what was cancelled or rescheduled during its delivery
+//	session -----> BeatSessions, Sessions    who may claim
 //	assign ------> Own, Owners               who took a table last
 //	upkeep ------> Peek, Recover             overdue rows of any table
 //	               Purge, PurgeBells         rows that finished long ago

@@ -44,6 +44,7 @@ type server struct {
 	tables []int // table numbers, ascending
 	clock  clock
 	prober prober
+	beats  beats
 
 	resumed atomic.Int64 // term of the last Resume
 	tidied  atomic.Int64 // when Attend last removed old nodes, in Unix seconds
@@ -108,23 +109,27 @@ func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 }
 
 // poolBeside is how many connections to a server are open beside a store's pool: the
-// prober's, and one that reads the policies.
-const poolBeside = 2
+// prober's, that of the beats, and one that reads the policies.
+const poolBeside = 3
 
-// add opens the pool of the next server, and its prober.
+// add opens the pool of the next server, its prober, and the connections of its beats.
 func (s *Store) add(spec mysql.Spec) error {
 	sv := &server{waiters: make(chan struct{}, waitersAtOnce)}
 	if err := sv.prober.open(spec); err != nil {
 		return err
 	}
-	spec.Beside, spec.Observe = poolBeside, s.metrics.of(spec.Name)
+	spec.Observe = s.metrics.of(spec.Name)
+	if err := sv.beats.open(spec); err != nil {
+		return errors.Join(err, sv.prober.db.Close())
+	}
+	spec.Beside = poolBeside
 	spec.WaitTimeout, spec.IdleTime = waitTimeout, waitTimeout/2
 	if s.ownership == layoutrow.ByRows {
 		spec.WaitTimeout, spec.IdleTime = rowsWaitTimeout, rowsWaitTimeout/3
 	}
 	pool, err := mysql.Open(spec)
 	if err != nil {
-		return errors.Join(err, sv.prober.db.Close())
+		return errors.Join(err, sv.prober.db.Close(), sv.beats.close())
 	}
 	pool.Databases = slices.Sorted(slices.Values(pool.Databases))
 	sv.Server = pool
@@ -143,7 +148,7 @@ func (s *Store) Close() error {
 	var errs []error
 	for _, sv := range s.servers {
 		sv.prober.leave()
-		if err := errors.Join(sv.prober.db.Close(), sv.DB.Close()); err != nil {
+		if err := errors.Join(sv.prober.db.Close(), sv.beats.close(), sv.DB.Close()); err != nil {
 			errs = append(errs, fmt.Errorf("close server %s: %w", sv.Name, err))
 		}
 	}
