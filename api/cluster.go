@@ -15,7 +15,7 @@ func (a *API) cluster() {
 	register(a, operation{
 		id: "list_nodes", method: http.MethodGet, path: "/cluster/nodes", tag: "cluster", needs: apitoken.Read, connects: true, allTypes: true,
 		summary: "List the nodes of all groups",
-		about:   "As etcd or the node tables list them, and what is wrong with what a group delivers.",
+		about:   "As etcd or the session tables list them, and what is wrong with what a group delivers.",
 	}, a.listNodes)
 	register(a, operation{
 		id: "list_tables", method: http.MethodGet, path: "/cluster/tables", tag: "cluster", needs: apitoken.Read, connects: true, allTypes: true,

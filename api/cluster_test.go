@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -31,15 +32,8 @@ func TestATaskIsExplained(t *testing.T) {
 func TestNodesAndTablesAreListed(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	db, err := store.Open(s.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
 	about := `{"version": "v1", "weight": 1, "types": ["order.close"], "newer_payloads": {"order.close": 3}, "started": "2026-11-22T10:00:00Z"}`
-	if err := db.Attend(t.Context(), 0, "orders", "host-1-4mzkq7ta", about); err != nil {
-		t.Fatal(err)
-	}
+	attend(t, s.Config, "orders", "host-1-4mzkq7ta", about)
 	s.add(closing.New(42, "", tocsin.In(time.Hour)))
 	nodes := want[api.Nodes](s, http.StatusOK, get("/cluster/nodes?group=orders").by("all"))
 	if len(nodes.Groups) != 1 || len(nodes.Groups[0].Nodes) != 1 || nodes.Incomplete {
@@ -86,5 +80,22 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	}
 	if log := s.log.String(); !strings.Contains(log, "an API answer is incomplete") || !strings.Contains(log, lost) {
 		t.Errorf("the log does not name %s:\n%s", lost, log)
+	}
+}
+
+// attend opens a session of a node in each database.
+func attend(t *testing.T, cfg tocsin.Config, group, node, about string) {
+	t.Helper()
+	db, err := store.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for database := range cfg.Layout.Databases {
+		one := store.Session{Database: database, ID: fmt.Sprint("aaaaaaaaaaa", database), Group: group, Node: node, Incarnation: "aaaaaaaaaaaa", Seat: true, Schema: 3}
+		one.AboutNo, one.About = 1, about
+		if err := db.OpenSession(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

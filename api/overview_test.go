@@ -9,7 +9,6 @@ import (
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/api"
-	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 func TestATokenIsToldWhatItMayDo(t *testing.T) {
@@ -52,14 +51,7 @@ func mine(s *served, token string) api.Me {
 func TestAnOverviewIsOfTheBizTypesOfTheToken(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	db, err := store.Open(s.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if err := db.Attend(t.Context(), 0, "test", "host-1-4mzkq7ta", `{"types": ["order.close"], "listen": "127.0.0.1:1"}`); err != nil {
-		t.Fatal(err)
-	}
+	attend(t, s.Config, "test", "host-1-4mzkq7ta", `{"types": ["order.close"], "listen": "127.0.0.1:1"}`)
 	layout := s.Client.Layout()
 	for _, task := range []tocsin.NewTask{closing.New(1, "", tocsin.In(0)), remind.New(2, "", tocsin.In(0)), remind.New(3, "", tocsin.In(0))} {
 		s.add(task)

@@ -43,7 +43,7 @@ func (a *API) tasks() {
 	register(a, operation{
 		id: "explain_task", method: http.MethodGet, path: "/tasks/{id}/why", tag: "tasks", needs: apitoken.Read, connects: true,
 		summary: "Say where a task is and what it waits for",
-		about: "Reads the row, the policies, etcd or the node tables, and the status pages of the nodes that may have the task, as `tocsin task why` does. " +
+		about: "Reads the row, the policies, etcd or the session tables, and the status pages of the nodes that may have the task, as `tocsin task why` does. " +
 			"What could not be asked is named.",
 		errors: []int{http.StatusNotFound},
 	}, a.explainTask)

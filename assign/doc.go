@@ -61,8 +61,8 @@
 //
 // # By rows
 //
-//	node --- its row, every 5 s ---> table node of every database
-//	     <-- rows younger than 15 s --
+//	Keeper of internal/session --- sessions of every database, when they change ---> Rows.Note
+//	                           <-- what the node says of itself -------------------- Rows.Tell
 //
 // Every node claims each row before it starts, so Rows decides who is likely to get a row, and never who may have it. Each
 // database has its own list of nodes, so a node that can't reach a database has no part in its tables. From the same list
@@ -70,6 +70,6 @@
 // the group get tables only if all do. A node looks at its own tables first, and at the others' 250 ms later.
 //
 // While a database can't be read or written, the last list stands. Nodes whose lists differ for a while claim the same rows,
-// some in vain, or leave rows to each other, which start 250 ms late. A node that is killed or frozen is in the lists for
-// 15 s. One that ends removes its rows first.
+// some in vain, or leave rows to each other, which start 250 ms late. A node that is killed or frozen is
+// passed over after 1.5 s, and gone when others have ended its session. One that ends removes its sessions.
 package assign

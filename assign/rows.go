@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -14,156 +13,98 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/loop"
-	"github.com/tocsinhq/tocsin/internal/name"
+	sessions "github.com/tocsinhq/tocsin/internal/session"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
-// attendEvery is how often a node writes its rows.
-const attendEvery = 5 * time.Second
-
-// GoneAfter is how old the last row of a node gets before it counts as gone: three intervals without a sign.
-const GoneAfter = 3 * attendEvery
+// GoneAfter is for how long without a beat a session is shown to people who read the tables: others end it sooner, if there are any. A list that
+// was read so much earlier than the latest does not count.
+const GoneAfter = 10 * time.Second
 
 const (
 	roundTimeout = 3 * time.Second // of one server's statements
 	maxAbout     = 8192            // characters of the column about
 )
 
-// NodeTables are the node tables of all databases, a *store.Store.
-type NodeTables interface {
-	Attend(ctx context.Context, server int, group, node, about string) error
-	Attending(ctx context.Context, server int, within time.Duration) ([]store.Attendee, error)
-	Depart(ctx context.Context, server int, group, node string) error
-	Servers() []string
+// Sessions are those of this process and of others, as it sees them: a *session.Keeper.
+type Sessions interface {
+	Sessions(database int) (members []sessions.Member, read time.Time)
+	Tell(about string)
 }
 
-// RowsConfig says whose rows to keep.
+// RowsConfig says whose membership it is.
 type RowsConfig struct {
-	Tables     NodeTables
+	Sessions   Sessions
+	Store      *store.Store // for Delivered
 	Layout     tocsin.Layout
+	ServerOf   func(table int) int
 	Group      string
-	Node       string                // name of this node, to which a random end is added
+	ID         string                // of this node, also in its sessions
 	Weight     int                   // share of the tables relative to other nodes; 0: 1
-	Info       NodeInfo              // published in the node's rows; what Tell changes is set by it
-	Changed    func()                // called when the tables that this node looks at first have changed; one call at a time
-	Logger     *slog.Logger          // nil: warnings and errors go to slog.Default()
+	Info       NodeInfo              // published with the node's sessions; what Tell changes is set by it
+	Changed    func()                // called by Note when the tables that this node looks at first have changed
 	Registerer prometheus.Registerer // nil: metrics are not exported
 }
 
-// Rows is a node's membership of a group in which nobody owns tables. Its methods are safe for concurrent use.
+// Rows is a node's membership of a group in which nobody owns tables, by the sessions of its databases. Its methods are safe for
+// concurrent use.
 type Rows struct {
-	cfg    RowsConfig
-	id     string
-	limit  loop.LogLimit
-	nudges []chan struct{} // by server, 1 slot each: write the row now
+	cfg RowsConfig
 
 	nodes, tables prometheus.Gauge
-	failures      *prometheus.CounterVec
 
-	telling sync.Mutex // held while Changed is called
+	noting sync.Mutex // held while Changed is called
 
 	mu     sync.Mutex
 	record nodeRecord
-	lists  map[int][]attendee          // by database; missing: never read
+	lists  map[int][]present           // by database, of the group; missing: never read
 	readAt map[int]time.Time           // when each list was read last
 	others map[int]map[string]NodeInfo // the other nodes, by server and id; missing: never read
 	there  map[string]bool             // ids of the nodes that are there, this one included
 	first  []int
 }
 
-// NewRows makes a node's membership. Nothing is written before Run.
+// present is a node that has a session in a database.
+type present struct {
+	attendee
+	record nodeRecord
+	passed bool // it leaves, or can't work in that database
+	silent bool
+}
+
+// NewRows makes a node's membership, and has its sessions say what it is.
 func NewRows(cfg RowsConfig) *Rows {
-	cfg.Logger = loop.Logger(cfg.Logger)
 	gauge := func(name, help string) prometheus.Gauge {
 		return promauto.With(cfg.Registerer).NewGauge(prometheus.GaugeOpts{Namespace: "tocsin", Subsystem: "presence", Name: name, Help: help})
 	}
 	r := &Rows{
-		cfg: cfg, id: name.NewID(cfg.Node), record: nodeRecord{NodeInfo: cfg.Info, Weight: max(cfg.Weight, 1)},
-		lists: map[int][]attendee{}, readAt: map[int]time.Time{}, others: map[int]map[string]NodeInfo{},
-		nodes:  gauge("nodes", "Nodes of the group that are there, by the node tables."),
+		cfg: cfg, record: nodeRecord{NodeInfo: cfg.Info, Weight: max(cfg.Weight, 1)},
+		lists: map[int][]present{}, readAt: map[int]time.Time{}, others: map[int]map[string]NodeInfo{},
+		nodes:  gauge("nodes", "Nodes of the group that are there, by their sessions."),
 		tables: gauge("tables_first", "Tables that this node looks at first; it takes rows of the others a quarter of a second later."),
-		failures: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
-			Namespace: "tocsin", Subsystem: "presence", Name: "failures_total",
-			Help: "Rounds in which the node tables of the server could not be written or read.",
-		}, []string{"server"}),
 	}
-	r.there = map[string]bool{r.id: true}
-	for range cfg.Tables.Servers() {
-		r.nudges = append(r.nudges, make(chan struct{}, 1))
-	}
+	r.there = map[string]bool{cfg.ID: true}
+	cfg.Sessions.Tell(r.text())
 	return r
 }
 
 // ID returns the node's id, at most 64 bytes.
-func (r *Rows) ID() string { return r.id }
+func (r *Rows) ID() string { return r.cfg.ID }
 
-// Run writes the node's rows and reads the others' until ctx ends. Then it removes the node's rows, where that can be done
-// soon, and returns nil.
-func (r *Rows) Run(ctx context.Context) error {
-	var all sync.WaitGroup
-	for server := range r.nudges {
-		all.Go(func() { r.serve(ctx, server) })
-	}
-	all.Wait()
-	return nil
-}
-
-// serve keeps the rows on one server. Its first rounds follow each other sooner, as nodes are often started together.
-func (r *Rows) serve(ctx context.Context, server int) {
-	for wait := attendEvery / 10; ; wait = min(wait+attendEvery/10, attendEvery) {
-		r.round(ctx, server)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			r.depart(ctx, server)
-			return
-		case <-timer.C:
-		case <-r.nudges[server]:
-			timer.Stop()
-		}
-	}
-}
-
-// round writes the node's rows on a server, and reads those of all nodes.
-func (r *Rows) round(ctx context.Context, server int) {
-	timed, cancel := context.WithTimeout(ctx, roundTimeout)
-	defer cancel()
-	failed := r.cfg.Tables.Attend(timed, server, r.cfg.Group, r.id, r.text())
-	found, err := r.cfg.Tables.Attending(timed, server, GoneAfter)
-	r.note(server, found)
-	if err = errors.Join(failed, err); err != nil && ctx.Err() == nil {
-		where := r.cfg.Tables.Servers()[server]
-		r.failures.WithLabelValues(where).Inc()
-		r.limit.Of(r.cfg.Logger, where).Warn("the nodes of the group can't be written and read: going on with who was there last",
-			"error", err, "server", where)
-	}
-}
-
-// depart removes the node's rows, so that others have its tables at once.
-func (r *Rows) depart(ctx context.Context, server int) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), roundTimeout)
-	defer cancel()
-	if err := r.cfg.Tables.Depart(ctx, server, r.cfg.Group, r.id); err != nil {
-		r.cfg.Logger.Warn("the node's rows can't be removed: others look at its tables first when they are old",
-			"error", err, "server", r.cfg.Tables.Servers()[server])
-	}
-}
-
-// note takes in the nodes of a server's databases that could be read.
-func (r *Rows) note(server int, found []store.Attendee) {
-	r.telling.Lock()
-	defer r.telling.Unlock()
+// Note takes in the sessions of all databases, as last read. Call it when they have changed.
+func (r *Rows) Note() {
+	r.noting.Lock()
+	defer r.noting.Unlock()
 	r.mu.Lock()
-	lists, others := r.read(found)
-	for database, list := range lists {
-		r.lists[database], r.readAt[database] = list, time.Now()
+	for database := range r.cfg.Layout.Databases {
+		members, read := r.cfg.Sessions.Sessions(database)
+		if read.IsZero() {
+			continue
+		}
+		r.readAt[database], r.lists[database] = read, r.of(members)
 	}
-	if len(lists) > 0 {
-		r.others[server] = others
-	}
-	now := firsts(r.id, r.cfg.Layout, r.lists)
+	r.others = r.publishing()
+	now := r.firsts()
 	changed := !slices.Equal(now, r.first)
 	r.first = now
 	r.there = r.present()
@@ -175,20 +116,67 @@ func (r *Rows) note(server int, found []store.Attendee) {
 	}
 }
 
-// read sorts out the nodes of this group: all by database, and what the others publish by id.
-func (r *Rows) read(found []store.Attendee) (lists map[int][]attendee, others map[string]NodeInfo) {
-	lists, others = map[int][]attendee{}, map[string]NodeInfo{}
-	for _, a := range found {
-		if a.Group != r.cfg.Group {
-			continue
-		}
-		record := readRow(a.About)
-		lists[a.Database] = append(lists[a.Database], attendeeOf(a.Node, record))
-		if a.Node != r.id {
-			others[a.Node] = record.NodeInfo
+// of returns the nodes of this group among sessions.
+func (r *Rows) of(members []sessions.Member) []present {
+	list := []present{}
+	for _, m := range members {
+		if m.Group == r.cfg.Group && m.Seat {
+			list = append(list, presentOf(m))
 		}
 	}
-	return lists, others
+	return list
+}
+
+func presentOf(m sessions.Member) present {
+	record := readRow(m.About)
+	return present{attendee: attendeeOf(m.Node, record), record: record, passed: m.Draining || m.Unable, silent: m.Silent && !m.Self}
+}
+
+// publishing returns what the other nodes publish, by server and id. Called under mu.
+func (r *Rows) publishing() map[int]map[string]NodeInfo {
+	all := map[int]map[string]NodeInfo{}
+	for database, list := range r.lists {
+		server := r.cfg.ServerOf(database * r.cfg.Layout.Tables)
+		if all[server] == nil {
+			all[server] = map[string]NodeInfo{}
+		}
+		for _, n := range list {
+			if n.ID != r.cfg.ID {
+				all[server][n.ID] = n.record.NodeInfo
+			}
+		}
+	}
+	return all
+}
+
+// firsts returns the tables that this node looks at first. Called under mu.
+func (r *Rows) firsts() []int {
+	able := map[int][]attendee{}
+	for database, list := range r.lists {
+		able[database] = ableIn(list)
+	}
+	return firsts(r.cfg.ID, r.cfg.Layout, able)
+}
+
+// ableIn returns the nodes of a database that are not passed over; if all are, those that are only silent, and then all. A node with two
+// sessions there, one of which is to be ended, counts once.
+func ableIn(list []present) []attendee {
+	for _, passes := range []func(present) bool{
+		func(n present) bool { return n.passed || n.silent },
+		func(n present) bool { return n.passed },
+		func(present) bool { return false },
+	} {
+		var able []attendee
+		for _, n := range list {
+			if !passes(n) && !slices.ContainsFunc(able, func(a attendee) bool { return a.ID == n.ID }) {
+				able = append(able, n.attendee)
+			}
+		}
+		if len(able) > 0 {
+			return able
+		}
+	}
+	return nil
 }
 
 func attendeeOf(id string, record nodeRecord) attendee {
@@ -209,7 +197,7 @@ func (r *Rows) current() []int {
 
 // present returns the ids of the nodes that are there, this one included. Called under mu.
 func (r *Rows) present() map[string]bool {
-	all := map[string]bool{r.id: true}
+	all := map[string]bool{r.cfg.ID: true}
 	for _, database := range r.current() {
 		for _, n := range r.lists[database] {
 			all[n.ID] = true
@@ -256,18 +244,13 @@ func (r *Rows) Leads() bool {
 // Wanted is Owned: nobody has to give up anything.
 func (r *Rows) Wanted() int { return r.Owned() }
 
-// Tell has the node's rows say which biz types it delivers, and which it lacks. The maps and slices must not change
+// Tell has the node's sessions say which biz types it delivers, and which it lacks. The maps and slices must not change
 // afterwards.
 func (r *Rows) Tell(t Told) {
 	r.mu.Lock()
 	r.record.NodeInfo = r.record.with(t)
 	r.mu.Unlock()
-	for _, nudge := range r.nudges {
-		select {
-		case nudge <- struct{}{}:
-		default:
-		}
-	}
+	r.cfg.Sessions.Tell(r.text())
 }
 
 // Elsewhere reports whether another node of the group delivers the biz type; known is false before any node was read, and if
@@ -293,7 +276,7 @@ func (r *Rows) Newest(bizType string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	least := 0
-	for server := range r.nudges {
+	for server := range r.servers() {
 		newest := 0
 		for _, info := range r.others[server] {
 			if slices.Contains(info.Types, bizType) {
@@ -307,19 +290,28 @@ func (r *Rows) Newest(bizType string) int {
 	return least
 }
 
+// servers counts the servers.
+func (r *Rows) servers() int {
+	last := 0
+	for database := range r.cfg.Layout.Databases {
+		last = max(last, r.cfg.ServerOf(database*r.cfg.Layout.Tables))
+	}
+	return last + 1
+}
+
 // Delivered reads the biz types that other nodes of the group deliver, from all servers at once; told is false if one of them
-// has too many to name. It does not need Run. The error names what could not be read; the types that were found stand beside it.
+// has too many to name. The error names what could not be read; the types that were found stand beside it.
 func (r *Rows) Delivered(ctx context.Context) (types map[string]bool, told bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	found, errs := make([][]store.Attendee, len(r.nudges)), make([]error, len(r.nudges))
-	var all sync.WaitGroup
-	for server := range r.nudges {
-		all.Go(func() { found[server], errs[server] = r.cfg.Tables.Attending(ctx, server, GoneAfter) })
+	found, errs := ReadSessions(ctx, r.cfg.Store)
+	var others []NodeInfo
+	for _, s := range slices.Concat(found...) {
+		if s.Group == r.cfg.Group && s.Node != r.cfg.ID && s.Seat {
+			others = append(others, readRow(s.About).NodeInfo)
+		}
 	}
-	all.Wait()
-	_, others := r.read(slices.Concat(found...))
-	types, told = delivered(slices.Collect(maps.Values(others)))
+	types, told = delivered(others)
 	return types, told, errors.Join(errs...)
 }
 

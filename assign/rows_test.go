@@ -1,21 +1,17 @@
 package assign
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
 	"github.com/tocsinhq/tocsin"
-	"github.com/tocsinhq/tocsin/internal/store"
+	sessions "github.com/tocsinhq/tocsin/internal/session"
 )
 
 func TestTablesAreDealtByWeight(t *testing.T) {
@@ -58,177 +54,116 @@ func TestTablesAreDealtByWeight(t *testing.T) {
 	})
 }
 
-// nodeTables keeps the node rows of two databases, each on a server of its own.
-type nodeTables struct {
-	mu    sync.Mutex
-	rows  map[string]store.Attendee
-	at    map[string]time.Time
-	fails [2]error // by server
-	hangs [2]bool  // likewise: its statements end with their context
+// listed are the sessions of two databases, each on a server of its own, as a process sees them.
+type listed struct {
+	members [2][]sessions.Member
+	read    [2]time.Time
+	told    string
 }
 
-func (f *nodeTables) Servers() []string { return []string{"db1", "db2"} }
-
-// answer waits for a server that hangs, and returns its failure.
-func (f *nodeTables) answer(ctx context.Context, server int) error {
-	f.mu.Lock()
-	err, hangs := f.fails[server], f.hangs[server]
-	f.mu.Unlock()
-	if hangs {
-		<-ctx.Done()
-		err = ctx.Err()
-	}
-	return err
+func (l *listed) Sessions(database int) ([]sessions.Member, time.Time) {
+	return l.members[database], l.read[database]
 }
 
-func (f *nodeTables) Attend(ctx context.Context, server int, group, node, about string) error {
-	err := f.answer(ctx, server)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err == nil {
-		f.rows[node] = store.Attendee{Group: group, Node: node, About: about}
-		f.at[node] = time.Now()
-	}
-	return err
-}
+func (l *listed) Tell(about string) { l.told = about }
 
-func (f *nodeTables) Attending(ctx context.Context, server int, within time.Duration) (all []store.Attendee, err error) {
-	err = f.answer(ctx, server)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id, a := range f.rows {
-		if time.Since(f.at[id]) <= within && err == nil {
-			a.Database = server
-			all = append(all, a)
-		}
-	}
-	return all, err
-}
-
-// failing makes servers fail.
-func (f *nodeTables) failing(servers ...int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, server := range servers {
-		f.fails[server] = errors.New("away")
+// list sets who is in the databases, as read now.
+func (l *listed) list(members []sessions.Member, databases ...int) {
+	for _, database := range databases {
+		l.members[database], l.read[database] = members, time.Now()
 	}
 }
 
-func (f *nodeTables) Depart(_ context.Context, _ int, _, node string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.rows, node)
-	return nil
+// member is a session of a node of group g.
+func member(node, about string) sessions.Member {
+	m := sessions.Member{}
+	m.Group, m.Node, m.Seat, m.About = "g", node, true, about
+	return m
 }
 
-// attend runs a node until stop, or the end of the test.
-func attend(t *testing.T, f *nodeTables, name string) (p *Rows, stop func()) {
-	t.Helper()
-	p = NewRows(RowsConfig{
-		Tables: f, Layout: tocsin.Layout{Databases: 2, Tables: 4}, Group: "g", Node: name, Changed: func() {},
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { _ = p.Run(ctx); close(ended) }()
-	return p, func() { cancel(); <-ended }
+// attend makes a node's membership.
+func attend(name string) (*Rows, *listed) {
+	l := &listed{}
+	return NewRows(RowsConfig{
+		Sessions: l, Layout: tocsin.Layout{Databases: 2, Tables: 4}, ServerOf: func(table int) int { return table / 4 },
+		Group: "g", ID: name, Changed: func() {},
+	}), l
 }
 
 func TestNodesThatComeAndGoShareTheTables(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &nodeTables{rows: map[string]store.Attendee{}, at: map[string]time.Time{}}
-		share := func(what string, want int, nodes ...*Rows) {
-			t.Helper()
-			synctest.Wait()
-			for _, p := range nodes {
-				if p.Owned() != want || p.Peers() != 8/max(want, 1) {
-					t.Errorf("%s: %s has %d tables of %d nodes, want %d", what, p.ID(), p.Owned(), p.Peers(), want)
-				}
-			}
+	t.Parallel()
+	a, l := attend("a")
+	changed := 0
+	a.cfg.Changed = func() { changed++ }
+	b := member("b", `{"types":["x"],"lacks":{}}`)
+	with := func(change func(*sessions.Member)) sessions.Member { m := b; change(&m); return m }
+	foreign, sweep := with(func(m *sessions.Member) { m.Group = "h" }), with(func(m *sessions.Member) { m.Seat = false })
+	silent := with(func(m *sessions.Member) { m.Silent = true })
+	self := member("a", "{}")
+	mute := self
+	mute.Silent = true
+	draining := with(func(m *sessions.Member) { m.Draining = true })
+	for _, c := range []struct {
+		what            string
+		others          []sessions.Member
+		tables, changed int
+		peers           int
+	}{
+		{"alone", []sessions.Member{self}, 8, 1, 1},
+		{"nobody of the group came", []sessions.Member{self, foreign, sweep}, 8, 1, 1},
+		{"two", []sessions.Member{self, b}, 4, 2, 2},
+		{"two, one with an old session beside", []sessions.Member{self, b, silent}, 4, 2, 2},
+		{"one is silent", []sessions.Member{self, silent}, 8, 3, 2},
+		{"one is heard again", []sessions.Member{self, b}, 4, 4, 2},
+		{"one leaves", []sessions.Member{self, draining}, 8, 5, 2},
+		{"one was ended", []sessions.Member{self}, 8, 5, 1},
+		{"one can't work there", []sessions.Member{self, with(func(m *sessions.Member) { m.Unable = true })}, 8, 5, 2},
+		{"all are silent", []sessions.Member{mute, silent}, 4, 6, 2},
+	} {
+		l.list(c.others, 0, 1)
+		a.Note()
+		if a.Owned() != c.tables || a.Peers() != c.peers || changed != c.changed {
+			t.Errorf("%s: %d tables of %d nodes, changed %d times; want %d, %d, %d", c.what, a.Owned(), a.Peers(), changed, c.tables, c.peers, c.changed)
 		}
-		a, stopA := attend(t, f, "a")
-		share("alone", 8, a)
-		b, stopB := attend(t, f, "b")
-		time.Sleep(attendEvery)
-		share("two", 4, a, b)
-		b.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{}})
-		time.Sleep(attendEvery)
-		synctest.Wait()
-		if elsewhere, known := a.Elsewhere("x"); !elsewhere || !known {
-			t.Error("a does not know that b delivers x")
-		}
-		stopB()
-		time.Sleep(attendEvery)
-		share("one has ended", 8, a)
-		f.mu.Lock()
-		f.rows["c"], f.at["c"] = store.Attendee{Group: "g", Node: "c"}, time.Now() // and it is never seen again
-		f.mu.Unlock()
-		time.Sleep(attendEvery)
-		share("one was killed", 4, a)
-		time.Sleep(GoneAfter)
-		share("one was killed long ago", 8, a)
-		f.failing(0, 1)
-		time.Sleep(time.Minute)
-		share("the server is away", 8, a)
-		stopA()
-		if len(f.rows) > 1 {
-			t.Errorf("rows are left: %v", f.rows)
-		}
-	})
+	}
+	if elsewhere, known := a.Elsewhere("x"); !elsewhere || !known {
+		t.Error("a does not know that b delivers x")
+	}
+	l.list([]sessions.Member{self}, 1)
+	a.Note()
+	if a.Owned() != 6 || a.Wanted() != 6 || !a.LooksFirst(4) || a.LooksFirst(1) && a.LooksFirst(0) {
+		t.Errorf("b is in one database alone: a has %d tables", a.Owned())
+	}
 }
 
 func TestOneNodeLeadsWhileAServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &nodeTables{rows: map[string]store.Attendee{}, at: map[string]time.Time{}}
-		var nodes []*Rows
-		var stops []func()
-		for _, name := range []string{"a", "b", "c"} {
-			n, stop := attend(t, f, name)
-			nodes, stops = append(nodes, n), append(stops, stop)
-		}
-		leader := func(what string) (leader int) {
+		both := []sessions.Member{member("a", "{}"), member("b", "{}")}
+		a, la := attend("a")
+		b, lb := attend("b")
+		lead := func(what string) {
 			t.Helper()
-			time.Sleep(GoneAfter + 2*attendEvery)
-			synctest.Wait()
-			leads := 0
-			for i, n := range nodes {
-				if n.Peers() != len(nodes) {
-					t.Errorf("%s: %s knows of %d nodes, there are %d", what, n.ID(), n.Peers(), len(nodes))
-				}
-				if n.Leads() {
-					leads, leader = leads+1, i
-				}
+			a.Note()
+			b.Note()
+			if a.Leads() == b.Leads() {
+				t.Errorf("%s: a leads: %t, b leads: %t", what, a.Leads(), b.Leads())
 			}
-			if leads != 1 {
-				t.Fatalf("%s: %d nodes lead", what, leads)
-			}
-			return leader
 		}
-		first := leader("all is well")
-		f.failing(0)
-		leader("the first server is away")
-		stops[first]()
-		nodes, stops = slices.Delete(nodes, first, first+1), slices.Delete(stops, first, first+1)
-		leader("the node that led is gone too")
-		n, stop := attend(t, f, "d")
-		nodes, stops = append(nodes, n), append(stops, stop)
-		leader("one more has come")
-		f.failing(1)
-		leader("no server can be read")
-		for _, stop := range stops {
-			stop()
+		if a.Leads() {
+			t.Error("a leads before it has read anything")
 		}
-	})
-}
-
-func TestAServerThatHangsCountsAsAFailureOfItsNodeTables(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &nodeTables{rows: map[string]store.Attendee{}, at: map[string]time.Time{}, hangs: [2]bool{true, false}}
-		n, stop := attend(t, f, "a")
-		time.Sleep(time.Minute)
-		stop()
-		if hung, well := testutil.ToFloat64(n.failures.WithLabelValues("db1")), testutil.ToFloat64(n.failures.WithLabelValues("db2")); hung < 5 || well != 0 {
-			t.Errorf("%v failures of the server that hangs, %v of the other one", hung, well)
+		la.list(both, 0, 1)
+		lb.list(both, 0, 1)
+		lead("all is well")
+		time.Sleep(GoneAfter + time.Second)
+		la.list(both[:1], 1)
+		a.Note()
+		if !a.Leads() || a.Peers() != 1 {
+			t.Errorf("the first server is away and b is gone: a leads: %t, of %d nodes", a.Leads(), a.Peers())
 		}
+		la.list(both, 1)
+		lb.list(both, 1)
+		lead("the first server is away")
 	})
 }
 
@@ -245,24 +180,21 @@ func TestAWeightBeyondTheBoundCountsAsTheBound(t *testing.T) {
 
 func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 	t.Parallel()
-	p := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 1, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
+	p, l := attend("n")
 	p.Tell(Told{Types: []string{"x"}, Lacks: map[string]string{"y": "no secret"}})
-	if got := readRow(p.text()); len(got.Types) != 1 || got.Lacks["y"] != "no secret" {
+	if got := readRow(l.told); len(got.Types) != 1 || got.Lacks["y"] != "no secret" {
 		t.Errorf("%+v", got)
 	}
-	other := NewRows(p.cfg)
+	other, seen := attend("m")
 	says := func(what string, delivers, known bool) {
 		t.Helper()
-		if text := p.text(); len(text) > maxAbout || len(readRow(text).Lacks) == 0 {
-			t.Errorf("%s: %d bytes: %+v", what, len(text), readRow(text))
+		if len(l.told) > maxAbout || len(readRow(l.told).Lacks) == 0 {
+			t.Errorf("%s: %d bytes: %+v", what, len(l.told), readRow(l.told))
 		}
-		other.note(0, []store.Attendee{{Group: "g", Node: p.ID(), About: p.text()}})
+		seen.list([]sessions.Member{member("n", l.told)}, 0)
+		other.Note()
 		if is, isKnown := other.Elsewhere("x"); is != delivers || isKnown != known {
 			t.Errorf("%s: another node takes it for one that delivers x: %t, known: %t", what, is, isKnown)
-		}
-		other.cfg.Tables = &nodeTables{rows: map[string]store.Attendee{"p": {Group: "g", Node: p.ID(), About: p.text()}}, at: map[string]time.Time{"p": time.Now()}}
-		if types, told, err := other.Delivered(t.Context()); types["x"] != delivers || told != known || err != nil {
-			t.Errorf("%s: another node that starts reads %v, told: %t (%v)", what, types, told, err)
 		}
 	}
 	lacks := map[string]string{}
@@ -271,7 +203,7 @@ func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 	}
 	p.Tell(Told{Types: []string{"x"}, Lacks: lacks})
 	says("long reasons", true, true)
-	if got := readRow(p.text()).Lacks; len(got) != 60 || got["sms.1"] == "" {
+	if got := readRow(l.told).Lacks; len(got) != 60 || got["sms.1"] == "" {
 		t.Errorf("long reasons: %v", got)
 	}
 	p.Tell(Told{Types: append([]string{"x"}, slices.Repeat([]string{"some.biz.type"}, 1000)...), Lacks: map[string]string{"y": "no secret"}})
@@ -280,21 +212,23 @@ func TestANodeSaysOfItselfWhatFits(t *testing.T) {
 
 func TestANewerPayloadCountsIfEachServerHasANodeThatKnowsIt(t *testing.T) {
 	t.Parallel()
-	p := NewRows(RowsConfig{Tables: &nodeTables{}, Layout: tocsin.Layout{Databases: 2, Tables: 1}, Group: "g", Node: "n", Changed: func() {}})
-	old := store.Attendee{Group: "g", Node: "old", About: `{"types":["x"],"versions":{"x":1}}`}
-	newer := store.Attendee{Group: "g", Node: "new", About: `{"types":["x"],"versions":{"x":3}}`}
-	self := store.Attendee{Group: "g", Node: p.ID(), About: `{"types":["x"],"versions":{"x":9}}`}
-	foreign := store.Attendee{Group: "h", Node: "foreign", About: newer.About}
-	p.note(0, []store.Attendee{self, old, newer, foreign})
-	if got := p.Newest("x"); got != 0 {
-		t.Errorf("version %d before the second server was read", got)
-	}
-	p.note(1, []store.Attendee{self, old, foreign})
-	if got := p.Newest("x"); got != 1 {
-		t.Errorf("version %d, and the second server has 1", got)
-	}
-	p.note(1, []store.Attendee{self, newer})
-	if got := p.Newest("x"); got != 3 {
-		t.Errorf("version %d, want 3", got)
+	p, l := attend("n")
+	old, newer := member("old", `{"types":["x"],"versions":{"x":1}}`), member("new", `{"types":["x"],"versions":{"x":3}}`)
+	self, foreign := member("n", `{"types":["x"],"versions":{"x":9}}`), newer
+	foreign.Group, foreign.Node = "h", "foreign"
+	for _, c := range []struct {
+		database int
+		members  []sessions.Member
+		want     int
+	}{
+		{0, []sessions.Member{self, old, newer, foreign}, 0}, // the second server was not read yet
+		{1, []sessions.Member{self, old, foreign}, 1},
+		{1, []sessions.Member{self, newer}, 3},
+	} {
+		l.list(c.members, c.database)
+		p.Note()
+		if got := p.Newest("x"); got != c.want {
+			t.Errorf("version %d, want %d", got, c.want)
+		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 )
 
-// gone is how long after its last sign a node counts as stopped. One writes its row every 5 s.
+// gone is how long after its last beat a node counts as stopped. One beats twice a second.
 const gone = 20 * time.Second
 
 func checkOwnership(ownership string) error {
@@ -29,7 +29,7 @@ type Owned struct {
 
 // SetOwnership has all databases say who may start a row, ByEtcd or ByRows. Nodes of the other kind are refused from then
 // on. All nodes must be stopped: with some of each kind, tasks are delivered twice. SetOwnership refuses while a node that
-// claims rows has written its row in the last 20 s; force skips this check. The caller must look in etcd for nodes that own
+// claims rows has beaten in the last 20 s; force skips this check. The caller must look in etcd for nodes that own
 // tables. It may be run again, and goes on where it was interrupted.
 func SetOwnership(ctx context.Context, cfg tocsin.Config, ownership string, force bool) (Owned, error) {
 	done := Owned{Ownership: ownership}
@@ -41,15 +41,17 @@ func SetOwnership(ctx context.Context, cfg tocsin.Config, ownership string, forc
 		return done, err
 	}
 	defer func() { _ = closeSites(sites) }()
-	if _, err := updateAll(ctx, sites, "forget the nodes in", deleteNodes); err != nil {
-		return done, err
+	for _, forget := range []string{deleteSessions, deleteAbouts} {
+		if _, err := updateAll(ctx, sites, "forget the sessions in", forget); err != nil {
+			return done, err
+		}
 	}
 	done.Databases, err = updateAll(ctx, sites, rowOf, fill(changeOwnership, slots{"ownership": ownership, "version": layoutrow.OldestSchema}))
 	return done, err
 }
 
 // openStopped opens and surveys the sites for a change that no node may see half done. It refuses databases that can't be
-// changed, and, unless forced, nodes that wrote their rows lately. The caller closes the sites.
+// changed, and, unless forced, nodes that beat lately. The caller closes the sites.
 func openStopped(ctx context.Context, cfg tocsin.Config, force bool) ([]*site, error) {
 	sites, err := surveySites(ctx, cfg, 1)
 	if err != nil {
@@ -84,10 +86,10 @@ func changeable(sites []*site, cfg tocsin.Config) error {
 	return nil
 }
 
-// noNode refuses if a node has written its row lately.
+// noNode refuses if a node has beaten lately.
 func (s *site) noNode(ctx context.Context) error {
 	for _, db := range s.Databases {
-		query := fill(selectNode, slots{"database": s.layout.Database(db), "seconds": gone.Seconds()})
+		query := fill(selectBeating, slots{"database": s.layout.Database(db), "seconds": gone.Seconds()})
 		var node string
 		var ago int
 		err := s.DB.QueryRowContext(ctx, query).Scan(&node, &ago)
@@ -97,7 +99,7 @@ func (s *site) noNode(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("look for nodes in %s: %w", s.place(db), err)
 		}
-		return fmt.Errorf("node %s wrote its row in %s %d s ago: stop all nodes, and wait %s after one that was killed", node, s.place(db), ago, gone)
+		return fmt.Errorf("node %s beat in %s %d s ago: stop all nodes, and wait %s after one that was killed", node, s.place(db), ago, gone)
 	}
 	return nil
 }
@@ -126,7 +128,7 @@ func (a *application) graces(ctx context.Context, s *site) error {
 
 // SetSweepGrace has all databases say how long a task must be overdue before a sweep takes it, and returns how many it
 // changed. Nodes and sweepers with another grace are refused from then on. All of them must be stopped: a sweep with a
-// shorter grace than nodes believe delivers beside them. SetSweepGrace refuses while a node that claims rows has written its row
+// shorter grace than nodes believe delivers beside them. SetSweepGrace refuses while a node that claims rows has beaten
 // in the last 20 s; force skips this check. The caller must look in etcd for nodes that own tables. It may be run again, and
 // goes on where it was interrupted.
 func SetSweepGrace(ctx context.Context, cfg tocsin.Config, grace time.Duration, force bool) (changed int, err error) {

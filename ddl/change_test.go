@@ -131,13 +131,14 @@ func TestOwnershipAndGraceChangeWhenNoNodeLives(t *testing.T) {
 			execute(t, cfg, "UPDATE $1.layout SET "+c.half)
 			verified(t, cfg, c.differ)
 			changes("run again", c.set, false, 1)
-			const alive = "REPLACE INTO $1.node (group_name, node, seen, gmt_create, schema_version, about) VALUES ('g', 'node-1', UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), 3, '{}')"
+			const alive = "REPLACE INTO $1.session (id, group_name, node, incarnation, beat, seat, draining, unable, about_no, gmt_create, gmt_modified) VALUES " +
+				"('aaaaaaaaaaaa', 'g', 'node-1', 'bbbbbbbbbbbb', 0, 1, 0, 0, 1, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3))"
 			execute(t, cfg, alive)
-			if _, err := c.back(t.Context(), cfg, false); err == nil || !strings.Contains(err.Error(), "node node-1 wrote its row") {
+			if _, err := c.back(t.Context(), cfg, false); err == nil || !strings.Contains(err.Error(), "node node-1 beat in") {
 				t.Errorf("beside a live node: %v", err)
 			}
 			wantSaid(t, c.says(t, cfg), c.value, c.value)
-			execute(t, cfg, "UPDATE $1.node SET seen = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE")
+			execute(t, cfg, "UPDATE $1.session SET gmt_modified = UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE")
 			changes("after a node that was killed", c.back, false, 2)
 			execute(t, cfg, alive)
 			changes("forced", c.set, true, 2)

@@ -36,15 +36,16 @@ var roles = []Role{
 		Name: "ddl", Does: "tocsin ddl apply, verify, plan, finish, ownership and grace",
 		rights: map[string][]string{
 			layoutTable: append([]string{"SELECT", "UPDATE"}, changing...), "biz_type": changing, "owner": changing, "doorbell": changing,
-			"relayed": changing, "node": append([]string{"SELECT", "DELETE"}, changing...), "mark": changing,
-			"schedule": changing, "run": changing, "act": changing, "session": changing, "session_about": changing, taskFile: changing,
+			"relayed": changing, "mark": changing,
+			"schedule": changing, "run": changing, "act": changing, "session": append([]string{"SELECT", "DELETE"}, changing...),
+			"session_about": append([]string{"DELETE"}, changing...), taskFile: changing,
 		},
 	},
 	{
 		Name: "move", Does: "tocsin ddl move", aside: true,
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": moving, "doorbell": moving, "relayed": moving,
-			"node": moving, "mark": moving, "schedule": moving, "run": moving, "act": moving, "session": moving, "session_about": moving, taskFile: moving,
+			"mark": moving, "schedule": moving, "run": moving, "act": moving, "session": moving, "session_about": moving, taskFile: moving,
 		},
 	},
 	{
@@ -66,7 +67,7 @@ var roles = []Role{
 		Name: "node", Does: "tocsin serve, and nodes inside services",
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "owner": {"SELECT", "INSERT", "UPDATE"}, "doorbell": {"SELECT", "INSERT"},
-			"node": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "mark": keeping, "schedule": {"SELECT", "UPDATE"}, "run": {"INSERT"},
+			"mark": keeping, "schedule": {"SELECT", "UPDATE"}, "run": {"INSERT"},
 			"session": beating, "session_about": beating, taskFile: {"SELECT", "INSERT", "UPDATE"},
 		},
 	},
@@ -74,7 +75,7 @@ var roles = []Role{
 		Name: "sweep", Does: "tocsin sweep",
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "doorbell": {"INSERT"}, "mark": keeping, "schedule": {"SELECT", "UPDATE"},
-			"run": {"INSERT"}, "session": beating, "session_about": beating, taskFile: {"SELECT", "INSERT", "UPDATE"},
+			"run": {"INSERT"}, taskFile: {"SELECT", "INSERT", "UPDATE"},
 		},
 	},
 	{
@@ -118,7 +119,7 @@ var roles = []Role{
 	{
 		Name: "read-only", Does: "every command that only reads: tocsin task get, list, dead, runs and why, runs, biz list, schedule list, show, next and runs, cluster nodes and tables, ddl verify, ddl restore-check without --accept, audit",
 		rights: map[string][]string{
-			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected, "node": selected,
+			layoutTable: selected, "biz_type": selected, "owner": selected, "doorbell": selected, "relayed": selected,
 			"mark": selected, "schedule": selected, "run": selected, "act": selected, "session": selected, "session_about": selected, taskFile: selected,
 		},
 	},

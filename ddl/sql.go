@@ -25,7 +25,7 @@ const (
 	taskFile    = "task"
 )
 
-var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell", "relayed", "node", "mark", "schedule", "run", "act", "session", "session_about"}
+var fixedTables = []string{layoutTable, "biz_type", "owner", "doorbell", "relayed", "mark", "schedule", "run", "act", "session", "session_about"}
 
 // createDatabase is the statement for one database; {database} is its name.
 const createDatabase = "CREATE DATABASE IF NOT EXISTS `{database}` DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
@@ -115,18 +115,19 @@ WHERE id = 1
     AND sweep_grace_ms = 0`
 )
 
-// selectNode reads the node that wrote its row last in one database, at most {seconds} ago; no row: there is none.
-// deleteNodes forgets all nodes.
+// selectBeating reads the session that has beaten last in one database, at most {seconds} ago by the server's clock; no row: there is none.
+// deleteSessions and deleteAbouts remove all of them, of processes that are gone.
 const (
-	selectNode = `SELECT /* tocsin ddl ownership */
+	selectBeating = `SELECT /* tocsin ddl ownership */
     node,
-    TIMESTAMPDIFF(SECOND, seen, UTC_TIMESTAMP(3))
-FROM ` + "`{database}`" + `.node
-WHERE seen > UTC_TIMESTAMP(3) - INTERVAL {seconds} SECOND
-ORDER BY seen DESC
+    TIMESTAMPDIFF(SECOND, gmt_modified, UTC_TIMESTAMP(3))
+FROM ` + "`{database}`" + `.session
+WHERE gmt_modified > UTC_TIMESTAMP(3) - INTERVAL {seconds} SECOND
+ORDER BY gmt_modified DESC
 LIMIT 1`
 
-	deleteNodes = "DELETE /* tocsin ddl ownership */ FROM `{database}`.node"
+	deleteSessions = "DELETE /* tocsin ddl ownership */ FROM `{database}`.session"
+	deleteAbouts   = "DELETE /* tocsin ddl ownership */ FROM `{database}`.session_about"
 )
 
 // takeLock takes a user lock and returns 1, or 0 if it was not free in time; lockHolder returns the connection that has it,

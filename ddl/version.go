@@ -24,7 +24,6 @@ var additions = []addition{
 	{version: 2, file: layoutTable, columns: []string{"ownership", "mark"}},
 	{version: 2, file: taskFile, columns: []string{"headers", "biz_key"}},
 	{version: 2, file: "relayed"},
-	{version: 2, file: "node"},
 	{version: 2, file: "mark"},
 	{version: 3, file: layoutTable, columns: []string{"sweep_grace_ms"}},
 	{version: 3, file: "schedule"},

@@ -8,6 +8,8 @@ import (
 	"github.com/tocsinhq/tocsin/assign"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
+	"github.com/tocsinhq/tocsin/internal/name"
+	"github.com/tocsinhq/tocsin/internal/session"
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
@@ -26,8 +28,11 @@ type membership interface {
 func (p *parts) join(ctx context.Context) (err error) {
 	info := assign.NodeInfo{Version: p.cfg.Version, Schema: layoutrow.SchemaVersion, Listen: p.cfg.Listen, API: p.cfg.API, Started: p.started}
 	if p.cfg.Ownership == ByRows {
-		p.claimers = newClaimers(p.cfg, p.store, info)
-		p.group = p.claimers
+		p.claimers, err = newClaimers(p.cfg, p.store, info)
+		if err != nil {
+			return err
+		}
+		p.group, p.keeper = p.claimers, p.claimers.keeper
 		return nil
 	}
 	etcd := p.cfg.Etcd
@@ -117,6 +122,7 @@ const (
 // leaves to it first, on the others a little later. Claims decide who gets a row.
 type claimers struct {
 	*assign.Rows
+	keeper     *session.Keeper // of the node's sessions
 	intake     intake
 	scan       scan
 	databaseOf func(table int) int
@@ -127,14 +133,22 @@ type claimers struct {
 	wrong []int  // databases
 }
 
-func newClaimers(cfg Config, s *store.Store, info assign.NodeInfo) *claimers {
+func newClaimers(cfg Config, s *store.Store, info assign.NodeInfo) (_ *claimers, err error) {
 	layout := cfg.Tables.Layout
 	c := &claimers{databaseOf: layout.DatabaseOf, looks: make([]look, layout.Total())}
-	c.Rows = assign.NewRows(assign.RowsConfig{
-		Tables: s, Layout: layout, Group: cfg.Group, Node: cfg.Name, Weight: cfg.Weight, Info: info,
-		Changed: func() { c.set(func() {}) }, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	id := name.NewID(cfg.Name)
+	c.keeper, err = session.New(session.Config{
+		Store: s, Group: cfg.Group, Node: id, Seat: true, Schema: layoutrow.SchemaVersion,
+		Changed: func([]int) { c.Note() }, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
-	return c
+	if err != nil {
+		return nil, err
+	}
+	c.Rows = assign.NewRows(assign.RowsConfig{
+		Sessions: c.keeper, Store: s, Layout: layout, ServerOf: s.ServerOf, Group: cfg.Group, ID: id, Weight: cfg.Weight, Info: info,
+		Changed: func() { c.set(func() {}) }, Registerer: cfg.Registerer,
+	})
+	return c, nil
 }
 
 // Run works on the tables until ctx ends. Then it takes in nothing more, and returns when what is in delivery has ended or
@@ -142,17 +156,24 @@ func newClaimers(cfg Config, s *store.Store, info assign.NodeInfo) *claimers {
 func (c *claimers) Run(ctx context.Context) error {
 	c.set(func() { c.begun = true })
 	stop := func() { c.set(func() { c.begun = false }) }
-	defer context.AfterFunc(ctx, stop)() // at once: to remove the node's rows may take a while
-	err := c.Rows.Run(ctx)
+	keeping, end := context.WithCancel(context.WithoutCancel(ctx))
+	var kept sync.WaitGroup
+	kept.Go(func() { c.keeper.Run(keeping) })
+	defer kept.Wait()
+	defer end()
+	<-ctx.Done()
 	stop()
 	all := make([]int, len(c.looks))
 	for table := range all {
 		all[table] = table
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), fenceTimeout)
+	flagged, cancel := context.WithTimeout(keeping, fenceTimeout/2)
+	defer cancel()
+	c.keeper.Drain(flagged)
+	bounded, cancel := context.WithTimeout(keeping, fenceTimeout)
 	defer cancel()
 	_ = c.intake.Drain(bounded, all) // what is left, the dispatcher goes on settling, and says what is lost
-	return err
+	return nil
 }
 
 // use sets which databases are wrong: no work is done on their tables.

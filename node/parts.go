@@ -13,6 +13,7 @@ import (
 	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/session"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/outbox/relay"
 	"github.com/tocsinhq/tocsin/pull"
@@ -37,8 +38,9 @@ type parts struct {
 	dispatcher   *dispatcher.Dispatcher
 	history      *upkeep.Recorder
 	scanner      *scanner.Scanner
-	holder       *holder   // nil: nobody owns tables
-	claimers     *claimers // nil: nodes own tables
+	holder       *holder         // nil: nobody owns tables
+	claimers     *claimers       // nil: nodes own tables
+	keeper       *session.Keeper // likewise
 	health       *store.Health
 	certificates *certificates
 	group        membership

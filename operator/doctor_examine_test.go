@@ -133,7 +133,7 @@ var examinations = map[string]struct {
 	},
 }
 
-// A server that never answers keeps nodes of the node tables, and the databases' identity, from being known for as long as it is waited
+// A server that never answers keeps nodes of the session tables, and the databases' identity, from being known for as long as it is waited
 // for: all of that is asked at once.
 func TestAllIsAskedAtOnce(t *testing.T) {
 	t.Parallel()

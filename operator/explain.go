@@ -212,7 +212,7 @@ func (f *facts) notAsked(a *Answer) {
 	if f.NoEtcd != nil {
 		what := sentence("etcd, which knows the owner of the table")
 		if f.Group.Open {
-			what = sentence("the node tables")
+			what = sentence("the session tables")
 		}
 		a.notAsked(what, f.NoEtcd)
 	}

@@ -102,10 +102,10 @@ var explanations = map[string]struct {
 		for i := range f.Group.Nodes {
 			f.Group.Nodes[i].Info = assign.NodeInfo{Lacks: map[string]string{"order.close": "no secret"}}
 		}
-	}, StateNoSecret, []string{"host-a, which looks at its table first, can't deliver it (no secret)", "not asked: the node tables: db2 is away"}},
+	}, StateNoSecret, []string{"host-a, which looks at its table first, can't deliver it (no secret)", "not asked: the session tables: db2 is away"}},
 	"its own server says nothing of the nodes": {func(f *facts, r *node.Report) {
 		f.Group, f.NoEtcd, r.Node = taskGroup{Name: "orders", Open: true}, errors.New("db1 is away"), "host-x"
-	}, StateDue, []string{"not asked: the node tables: db1 is away"}},
+	}, StateDue, []string{"not asked: the session tables: db1 is away"}},
 	"nobody looks at its table": {func(f *facts, _ *node.Report) { f.Group.Owner, f.Group.Open = "", true }, StateNoOwner,
 		[]string{"no node of group orders has been seen in toc_0"}},
 	"another node answers at the address": {func(_ *facts, r *node.Report) { r.Node = "host-x" }, StateDue,

@@ -104,7 +104,7 @@ type facts struct {
 	NoTurn error // why they could not be read
 
 	Group  taskGroup
-	NoEtcd error // why the nodes could not be read in full, from etcd or from the node tables
+	NoEtcd error // why the nodes could not be read in full, from etcd or from the session tables
 
 	Pages []statusPage // of nodes that may have the task
 }
@@ -125,7 +125,7 @@ type taskServer struct {
 type taskGroup struct {
 	Name  string
 	Open  bool               // nobody owns tables: Owner looks at the table first
-	Known bool               // Owner and Nodes are, though the node tables of other servers may not have been read
+	Known bool               // Owner and Nodes are, though the session tables of other servers may not have been read
 	Owner string             // id; "": nobody
 	Last  string             // id of the node that took the table last, by its owner row in MySQL; "": not known
 	Nodes []assign.NodeState // by id

@@ -47,7 +47,7 @@ type AskedNode struct {
 	Error   string       `json:"error,omitempty"`
 }
 
-// Nodes reads the nodes of one group, or of all if only is "", from etcd or the node tables. An error beside nodes of the node tables
+// Nodes reads the nodes of one group, or of all if only is "", from etcd or the session tables. An error beside nodes of the session tables
 // names what could not be read.
 func (v View) Nodes(ctx context.Context, only string) ([]Group, error) {
 	if v.ByRows {
@@ -94,7 +94,7 @@ func (v View) Owners(ctx context.Context) (map[string][]string, error) {
 	return owners, nil
 }
 
-// present reads the node tables of all servers at once, if nobody owns tables: the nodes of one group, or of all if only is "", and
+// present reads the sessions of all servers at once, if nobody owns tables: the nodes of one group, or of all if only is "", and
 // by group which node looks at each table first. The error names what could not be read; read holds the servers that could.
 func (v View) present(ctx context.Context, only string) (groups []Group, firsts map[string][]string, read map[int]bool, err error) {
 	db, err := store.Open(v.Tables)
@@ -104,8 +104,7 @@ func (v View) present(ctx context.Context, only string) (groups []Group, firsts 
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	seen, errs := make([][]store.Attendee, len(db.Servers())), make([]error, len(db.Servers()))
-	store.EachServer(len(errs), func(server int) { seen[server], errs[server] = db.Attending(ctx, server, assign.GoneAfter) })
+	seen, errs := assign.ReadSessions(ctx, db)
 	read = map[int]bool{}
 	for server, err := range errs {
 		read[server] = err == nil

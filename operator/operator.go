@@ -3,7 +3,7 @@
 //
 //	Operator --> every server at once --> 64 tables together --> a page of each: find, count, redrive and bury tasks, pause biz types
 //
-//	etcd, or the node tables ---+
+//	etcd, or the session tables ---+
 //	owner rows, policies -------+--> View --> nodes, tables, why a task waits (Answer), what is not healthy (Check)
 //	status pages of nodes ------+--> Watch --> what the nodes deliver now (Activity) --+
 //	a walk over all tables ------------------> what is overdue (upkeep.Backlog) -------+--> Sampler --> what is wrong (Overview)

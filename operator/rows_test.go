@@ -3,6 +3,7 @@ package operator_test
 import (
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -45,15 +46,26 @@ func attended(t *testing.T) (operator.View, *devtest.Proxy) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for server := range cfg.Servers {
-		if err := db.Attend(t.Context(), server, "orders", "n-1", about); err != nil {
-			t.Fatal(err)
-		}
+	for database := range cfg.Layout.Databases {
+		attend(t, db, database, about)
 	}
 	return operator.View{Tables: cfg, ByRows: true, Grace: time.Minute, Pages: operator.Asker{Client: page.Client(), Scheme: "http"}}, proxy
 }
 
-// Each node writes into every database, so what the other servers say of the nodes is shown while one is away.
+// sessionOf is the id of the node's session in a database.
+func sessionOf(database int) string { return fmt.Sprint("aaaaaaaaaaa", database) }
+
+// attend opens a session of node n-1 in a database.
+func attend(t *testing.T, db *store.Store, database int, about string) {
+	t.Helper()
+	one := store.Session{Database: database, ID: sessionOf(database), Group: "orders", Node: "n-1", Incarnation: "aaaaaaaaaaaa", Seat: true, Schema: 3}
+	one.AboutNo, one.About = 1, about
+	if err := db.OpenSession(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each node has a session in every database, so what the other servers say of the nodes is shown while one is away.
 func TestAServerThatIsAwayHidesNoNodes(t *testing.T) {
 	t.Parallel()
 	v, proxy := attended(t)
@@ -72,7 +84,7 @@ func TestAServerThatIsAwayHidesNoNodes(t *testing.T) {
 	}
 	proxy.SetDown(true)
 	answer, err := v.Why(t.Context(), added.JobID, nil, nil)
-	if err != nil || answer.Owner != "n-1" || len(answer.Unasked) != 1 || !strings.HasPrefix(answer.Unasked[0], "the node tables: ") {
+	if err != nil || answer.Owner != "n-1" || len(answer.Unasked) != 1 || !strings.HasPrefix(answer.Unasked[0], "the sessions: ") {
 		t.Errorf("why: %+v, %v", answer, err)
 	}
 	tables, err := v.Owned(t.Context(), "", false)
@@ -92,13 +104,13 @@ func TestAServerThatIsAwayHidesNoNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.Attend(t.Context(), 0, "orders", "n-1", `{"lacks": {"order.close": "no handler"}}`); err != nil {
+	if err := db.TellSession(t.Context(), 0, sessionOf(0), store.SessionState{AboutNo: 2, About: `{"lacks": {"order.close": "no handler"}}`}); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err = v.Why(t.Context(), added.JobID, nil, nil); err != nil || answer.State != operator.StateNoHandler {
 		t.Errorf("why, without a handler: %+v, %v", answer, err)
 	}
-	if err := db.Depart(t.Context(), 0, "orders", "n-1"); err != nil {
+	if err := db.CloseSession(t.Context(), 0, sessionOf(0)); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err = v.Why(t.Context(), added.JobID, nil, nil); err != nil || answer.State != operator.StateNoOwner {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -68,8 +69,12 @@ func (s *sampled) attend(page *httptest.Server) {
 		s.t.Fatal(err)
 	}
 	defer tables.Close()
-	if err := tables.Attend(s.t.Context(), 0, "orders", "n-1", `{"types": ["order.close"], "listen": "`+strings.TrimPrefix(page.URL, "http://")+`"}`); err != nil {
-		s.t.Fatal(err)
+	for database := range s.view.Tables.Layout.Databases {
+		one := store.Session{Database: database, ID: strings.ToLower(rand.Text()[:12]), Group: "orders", Node: "n-1", Incarnation: "aaaaaaaaaaaa", Seat: true, Schema: 3}
+		one.AboutNo, one.About = 1, `{"types": ["order.close"], "listen": "`+strings.TrimPrefix(page.URL, "http://")+`"}`
+		if err := tables.OpenSession(s.t.Context(), one); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ type Watch struct {
 type pageOfNode struct{ node, group, address string }
 
 const (
-	listWithin = 4 * time.Second  // one look at etcd, or the node tables
+	listWithin = 4 * time.Second  // one look at etcd, or the session tables
 	listEvery  = 10 * time.Second // between two looks for nodes
 )
 

@@ -22,7 +22,7 @@ import (
 // What could be read stands beside the error, which names the rest; Why and Examine name in their answer what they could not ask.
 type View struct {
 	Tables tocsin.Config
-	ByRows bool          // nobody owns tables: nodes are in the node tables, and etcd is not asked
+	ByRows bool          // nobody owns tables: nodes are in the session tables, and etcd is not asked
 	Grace  time.Duration // how long a task must be overdue before a sweeper takes it
 	Listen string        // status page of a node on this host, or on another with the same config; "": not known
 

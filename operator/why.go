@@ -210,7 +210,7 @@ func (q *inquiry) group(ctx context.Context) []assign.NodeState {
 	return q.holders()
 }
 
-// asRegistered reads the nodes, and the owners of the tables by group, from etcd or the node tables.
+// asRegistered reads the nodes, and the owners of the tables by group, from etcd or the session tables.
 func (q *inquiry) asRegistered(ctx context.Context) (groups []Group, owners map[string][]string) {
 	ctx, cancel := context.WithTimeout(ctx, factWithin)
 	defer cancel()

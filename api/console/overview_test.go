@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -51,8 +52,12 @@ func (s *site) attendAt(group, id, listen string) {
 		s.t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.Attend(s.t.Context(), 0, group, id, `{"types": ["order.close"], "listen": "`+listen+`"}`); err != nil {
-		s.t.Fatal(err)
+	for database := range s.Config.Layout.Databases {
+		one := store.Session{Database: database, ID: strings.ToLower(rand.Text()[:12]), Group: group, Node: id, Incarnation: "aaaaaaaaaaaa", Seat: true, Schema: 3}
+		one.AboutNo, one.About = 1, `{"types": ["order.close"], "listen": "`+listen+`"}`
+		if err := db.OpenSession(s.t.Context(), one); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 

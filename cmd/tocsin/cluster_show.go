@@ -28,7 +28,7 @@ func newClusterNodes(a *app) *cobra.Command {
 		Long: `Show the live nodes of every group, as etcd knows them, and those that MySQL names as the
 last owner of tables which no live node has: they have ended, or lost their lease and go on
 in claim mode. With --ask a node's own status page says which; that works without etcd too.
-If layout.ownership is rows, it shows the nodes that the node tables name: TABLES are those
+If layout.ownership is rows, it shows the nodes that the session tables name: TABLES are those
 that a node looks at first, and LEASE LEFT is when it counts as gone unless it is seen again.`,
 	}
 	only := groupFlag(cmd)

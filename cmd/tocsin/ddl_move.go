@@ -183,7 +183,7 @@ func newDDLOwnership(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "don't look for live nodes, neither in etcd nor in the node tables")
+	cmd.Flags().BoolVar(&force, "force", false, "don't look for live nodes, neither in etcd nor in the session tables")
 	return cmd
 }
 
@@ -272,6 +272,6 @@ func newDDLGrace(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "don't look for live nodes, neither in etcd nor in the node tables")
+	cmd.Flags().BoolVar(&force, "force", false, "don't look for live nodes, neither in etcd nor in the session tables")
 	return cmd
 }

@@ -46,7 +46,7 @@ func TestDDLApplyCreatesOnceAndSaysHowLongItTook(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)
 	first := s.run("ddl", "apply") // on a slow machine with lines of progress
-	if want := "cluster " + s.prefix + ", layout 2x4: 2 databases and 28 tables created, 0 tables were there; in "; first.code != exitOK || !strings.HasPrefix(first.stdout, want) {
+	if want := "cluster " + s.prefix + ", layout 2x4: 2 databases and 30 tables created, 0 tables were there; in "; first.code != exitOK || !strings.HasPrefix(first.stdout, want) {
 		t.Errorf("exit code %d, want 0 and %q:\n%s%s", first.code, want, first.stdout, first.stderr)
 	}
 	again := decode[appliedDDL](t, s.run("ddl", "apply", "--json"))
@@ -91,7 +91,7 @@ func (s *site) verifyWarns(t *testing.T) {
 	t.Helper()
 	s.exec("ALTER TABLE {prefix}_1.task_0003 STATS_AUTO_RECALC = DEFAULT")
 	mend := "ALTER TABLE " + s.prefix + "_1.task_0003 STATS_AUTO_RECALC = 0"
-	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_1 has 1 of 14 tables ", mend, "no table of layout 2x4 is missing or differs")
+	s.run("ddl", "verify").says(t, "warning: server db1: "+s.prefix+"_1 has 1 of 15 tables ", mend, "no table of layout 2x4 is missing or differs")
 	found := decode[[]ddl.Finding](t, s.run("ddl", "verify", "--json"))
 	if len(found) != 1 || !found[0].Warning || !strings.Contains(found[0].Detail, mend) {
 		t.Errorf("findings: %+v", found)

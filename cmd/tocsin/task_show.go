@@ -254,7 +254,7 @@ func newTaskWhy(a *app) *cobra.Command {
 		Use: "why JOB_ID", Short: "Show where a task is and what it waits for", Args: exactArgs("JOB_ID"),
 		Long: `Explains where a task is and what it waits for: its time, a paused or unknown biz type, a node
 for its table, a handler or secret, a free slot, the rate, its server, the end of a claim, a sweep.
-It reads the row, the policies, etcd (or the node tables), and the status pages of the nodes that
+It reads the row, the policies, etcd (or the session tables), and the status pages of the nodes that
 may have the task. It names what it could not ask, and reports the rest. Exit code 1 if there is no such
 task.
 

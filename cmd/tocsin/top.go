@@ -36,7 +36,7 @@ func newTop(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "top", Short: "Watch what all nodes deliver: rates, lateness, overdue tasks", Args: noArgs,
 		Long: `Shows, again and again, what each biz type delivers, how late, what is queued and overdue, and what
-each node does. q or Ctrl-C ends it. It asks each node that etcd, or the node tables, list for its
+each node does. q or Ctrl-C ends it. It asks each node that etcd, or the session tables, list for its
 /metrics once in each interval; a node that does not answer is named, and the others are shown.
 With --status it asks these addresses alone, and needs neither etcd nor MySQL.
 

@@ -348,7 +348,7 @@ func TestWhySaysWhoStandsIn(t *testing.T) {
 	})
 }
 
-// Without etcd the node tables tell which nodes there are; a node that has lost etcd is known by its owner row.
+// Without etcd the session tables tell which nodes there are; a node that has lost etcd is known by its owner row.
 func TestWhyWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	s := bareSite(t)

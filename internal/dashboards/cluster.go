@@ -28,10 +28,10 @@ func clusterNodes() []panel {
 		queries: []query{{`count by (version, schema, goversion) (tocsin_build_info)`, "{{version}}, schema {{schema}}, {{goversion}}"}},
 	}, {
 		title: "Live nodes, as each node sees them", unit: count,
-		means: "By etcd's keys or, without etcd, by the node tables. Nodes that disagree for long don't reach etcd or a database.",
+		means: "By etcd's keys or, without etcd, by the session tables. Nodes that disagree for long don't reach etcd or a database.",
 		queries: []query{
 			{`tocsin_assign_peers`, "{{instance}}"},
-			{`tocsin_presence_nodes`, "{{instance}}, by the node tables"},
+			{`tocsin_presence_nodes`, "{{instance}}, by the session tables"},
 		},
 	}, {
 		title: "Biz types of groups without nodes", unit: count, limits: limits{1, 1}, runbook: "TocsinGroupWithoutNodes",
@@ -79,9 +79,9 @@ func clusterOwners() []panel {
 		means:   "Tables of other nodes in which a node delivers biz types that their owners lack.",
 		queries: []query{{`sum by (instance) (tocsin_standin_tables)`, "{{instance}}"}},
 	}, {
-		title: "Node tables that could not be read or written, in 5 minutes", unit: count, limits: limits{1, 10},
+		title: "Sessions that could not be renewed or read, in 5 minutes", unit: count, limits: limits{1, 10},
 		means:   "Without etcd only: rounds in which a node could not say that it is there. After 15 s the others have its tables.",
-		queries: []query{{`sum by (server) (increase(tocsin_presence_failures_total[5m]))`, "{{server}}"}},
+		queries: []query{{`sum by (server) (increase(tocsin_session_failures_total[5m]))`, "{{server}}"}},
 	}}
 }
 

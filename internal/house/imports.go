@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"internal/duequeue":           {"."},
 	"internal/store":              {".", "internal/duequeue", "biztype", "internal/client", "internal/layoutrow", "internal/loop", "internal/mysql", "internal/name"},
 	"internal/session":            {".", "internal/store", "internal/loop", "internal/mysql"},
-	"assign":                      {".", "internal/store", "internal/loop", "internal/name", "internal/client"},
+	"assign":                      {".", "internal/session", "internal/store", "internal/loop", "internal/name", "internal/client"},
 	"scanner":                     {".", "internal/duequeue", "internal/store", "internal/loop"},
 	"dispatcher":                  {".", "biztype", "internal/duequeue", "schedule", "internal/store", "internal/loop", "internal/mysql", "internal/client", "internal/ids"},
 	"webhook":                     {".", "internal/client", "internal/loop", "internal/name"},

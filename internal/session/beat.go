@@ -46,7 +46,7 @@ func (k *Keeper) beat(ctx context.Context, server int, apart *sync.WaitGroup) {
 		}
 	}
 	if err != nil {
-		k.metrics.beatFailures.WithLabelValues(k.cfg.Store.Servers()[server]).Inc()
+		k.metrics.failures.WithLabelValues(k.cfg.Store.Servers()[server]).Inc()
 		k.warn("the sessions of this process can't be renewed", err, k.cfg.Store.Servers()[server])
 	}
 }
@@ -56,7 +56,7 @@ func (k *Keeper) beatAlone(ctx context.Context, p *place, apart *sync.WaitGroup)
 	p.busy = true
 	apart.Go(func() {
 		if err := k.renew(ctx, p); err != nil {
-			k.metrics.beatFailures.WithLabelValues(k.cfg.Store.Servers()[p.server]).Inc()
+			k.metrics.failures.WithLabelValues(k.cfg.Store.Servers()[p.server]).Inc()
 			k.warn("the session of this process can't be opened or renewed", err, k.name(p))
 		}
 		k.mu.Lock()
@@ -121,6 +121,7 @@ func (k *Keeper) tell(ctx context.Context, p *place, apart *sync.WaitGroup) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		p.telling = false
+		k.announce()
 		if err != nil {
 			p.untold = true
 			k.warn("what this process says of itself can't be written", err, k.name(p))

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,7 +74,7 @@ type Keeper struct {
 	about    string
 	draining bool
 	pending  notices
-	news     chan struct{} // closed when a session may have become trusted
+	news     chan struct{} // closed after each round of beats, and when a session may have become trusted or has told something
 }
 
 // place is this process in one database. Its fields but trust are guarded by Keeper.mu.
@@ -170,8 +171,16 @@ func (k *Keeper) Sessions(database int) ([]Member, time.Time) {
 // Tell changes what the process says of itself.
 func (k *Keeper) Tell(about string) { k.change(func() { k.about = about }, k.places...) }
 
-// Drain says that the process leaves. Others pass it over once they have read that, which takes them at most a second.
-func (k *Keeper) Drain() { k.change(func() { k.draining = true }, k.places...) }
+// Drain says that the process leaves, and returns when its sessions have that, or ctx ends. Others pass it over once they have read it,
+// which takes them at most a second.
+func (k *Keeper) Drain(ctx context.Context) {
+	k.change(func() { k.draining = true }, k.places...)
+	_ = k.await(ctx, func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return !slices.ContainsFunc(k.places, func(p *place) bool { return p.id != "" && (p.untold || p.telling) })
+	})
+}
 
 // SetUnable says whether the process, though it beats, can't work in a database: others pass it over there.
 func (k *Keeper) SetUnable(database int, unable bool) {
@@ -199,11 +208,19 @@ func (k *Keeper) change(do func(), places ...*place) {
 
 // Opened waits until a session is trusted in one usable database, or with all in each of them, and returns ctx's error if that comes first.
 func (k *Keeper) Opened(ctx context.Context, all bool) error {
+	return k.await(ctx, func() bool {
+		has, lacks := k.open()
+		return has && !(all && lacks)
+	})
+}
+
+// await waits until something is so that beats or their failures may change.
+func (k *Keeper) await(ctx context.Context, so func() bool) error {
 	for {
 		k.mu.Lock()
 		news := k.news
 		k.mu.Unlock()
-		if has, lacks := k.open(); has && !(all && lacks) {
+		if so() {
 			return nil
 		}
 		select {
@@ -225,7 +242,7 @@ func (k *Keeper) open() (has, lacks bool) {
 	return has, lacks
 }
 
-// announce wakes those who wait in Opened. Called under mu.
+// announce wakes those who wait in await. Called under mu.
 func (k *Keeper) announce() {
 	close(k.news)
 	k.news = make(chan struct{})

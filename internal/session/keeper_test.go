@@ -193,7 +193,7 @@ func TestProcessesSeeEachOther(t *testing.T) {
 	b.SetUnable(1, true)
 	a.awaitSees(1, "a self, b unable")
 	b.SetUnable(1, false)
-	b.Drain()
+	b.Drain(t.Context())
 	a.await("what b says", func() bool {
 		members, _ := a.Sessions(0)
 		return a.sees(1) == "a self, b draining" && len(members) == 2 && members[1].About == `{"name": "another"}` && members[1].Draining && members[1].Schema == 3

@@ -66,8 +66,8 @@ func once[T int | string](values []T) []T {
 }
 
 type metrics struct {
-	lost, ended                prometheus.Counter
-	beatFailures, readFailures *prometheus.CounterVec
+	lost, ended prometheus.Counter
+	failures    *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer, trusted func() int) *metrics {
@@ -75,11 +75,10 @@ func newMetrics(r prometheus.Registerer, trusted func() int) *metrics {
 	opts := func(name, help string) prometheus.Opts {
 		return prometheus.Opts{Namespace: "tocsin", Subsystem: "session", Name: name, Help: help}
 	}
-	f.NewGaugeFunc(prometheus.GaugeOpts(opts("trusted_databases", "Databases in which this process may claim and start tasks.")), func() float64 { return float64(trusted()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts(opts("trusted_databases", "Databases in which the session of this process is trusted: it has beaten in the last 3 s.")), func() float64 { return float64(trusted()) })
 	return &metrics{
-		lost:         f.NewCounter(prometheus.CounterOpts(opts("lost_total", "Sessions of this process that others ended."))),
-		ended:        f.NewCounter(prometheus.CounterOpts(opts("ended_total", "Sessions of others that this process ended, as they showed no sign of life."))),
-		beatFailures: f.NewCounterVec(prometheus.CounterOpts(opts("beat_failures_total", "Beats that failed, or sessions that could not be opened.")), []string{"server"}),
-		readFailures: f.NewCounterVec(prometheus.CounterOpts(opts("read_failures_total", "Reads of sessions that failed.")), []string{"server"}),
+		lost:     f.NewCounter(prometheus.CounterOpts(opts("lost_total", "Sessions of this process that others ended."))),
+		ended:    f.NewCounter(prometheus.CounterOpts(opts("ended_total", "Sessions of others that this process ended, as they showed no sign of life."))),
+		failures: f.NewCounterVec(prometheus.CounterOpts(opts("failures_total", "Beats and reads of sessions that failed, and sessions that could not be opened.")), []string{"server"}),
 	}
 }

@@ -54,7 +54,7 @@ func (k *Keeper) readSome(ctx context.Context, server int, databases []int) {
 		k.places[database].readApart = len(read) > 0 && !slices.Contains(read, database)
 	}
 	if err != nil && ctx.Err() == nil {
-		k.metrics.readFailures.WithLabelValues(k.cfg.Store.Servers()[server]).Inc()
+		k.metrics.failures.WithLabelValues(k.cfg.Store.Servers()[server]).Inc()
 		k.warn("the sessions can't be read: who was there last counts", err, k.cfg.Store.Servers()[server])
 	}
 }

@@ -180,26 +180,6 @@ func TestOwnKeepsTheLaterRevision(t *testing.T) {
 }
 
 // openOnTwo opens small with each database on a server of its own.
-// A process that is killed leaves its row, and the next one has another id.
-func TestNodesThatWereKilledAreRemoved(t *testing.T) {
-	t.Parallel()
-	b := open(t, tocsin.Layout{Databases: 1, Tables: 1})
-	for _, row := range []string{"'g', 'killed', UTC_TIMESTAMP(3) - INTERVAL 2 HOUR", "'g', 'lately', UTC_TIMESTAMP(3) - INTERVAL 50 MINUTE", "'h', 'other', UTC_TIMESTAMP(3) - INTERVAL 2 HOUR"} {
-		b.exec("INSERT INTO " + b.layout.Database(0) + ".node (group_name, node, seen, gmt_create, schema_version, about) VALUES (" + row + ", UTC_TIMESTAMP(3), 3, '')")
-	}
-	if err := b.Attend(t.Context(), 0, "g", "me", ""); err != nil {
-		t.Fatal(err)
-	}
-	found, err := b.Attending(t.Context(), 0, 24*time.Hour)
-	var nodes []string
-	for _, node := range found {
-		nodes = append(nodes, node.Node)
-	}
-	if want := []string{"lately", "me", "other"}; err != nil || !slices.Equal(nodes, want) {
-		t.Errorf("%v, %v, want %v", nodes, err, want)
-	}
-}
-
 func openOnTwo(t *testing.T) *bench {
 	return open(t, small, func(cfg *tocsin.Config) {
 		dsn := devtest.DSN(t)

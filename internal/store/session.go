@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -297,4 +299,28 @@ func (s *Store) SessionAbouts(ctx context.Context, server int, ids map[int][]str
 		return []any{&r.Database, &r.ID, &r.AboutNo, &r.Schema, &r.About}
 	})})
 	return all, s.unread(sv, sessionAbouts.name, failed, err)
+}
+
+// Told reads the sessions of a server's usable databases that have beaten within a time by the server's clock, with what their processes say
+// of themselves, sorted by database, group and node. It is for people, and for processes without sessions of their own. The error names the
+// databases that could not be read.
+func (s *Store) Told(ctx context.Context, server int, within time.Duration) ([]Session, error) {
+	all, _, err := s.Sessions(ctx, server, s.Usable(server))
+	all = slices.DeleteFunc(all, func(one Session) bool { return one.Modified > within })
+	ids := map[int][]string{}
+	for _, one := range all {
+		ids[one.Database] = append(ids[one.Database], one.ID)
+	}
+	told, failed := s.SessionAbouts(ctx, server, ids)
+	for i := range all {
+		for _, about := range told {
+			if about.ID == all[i].ID && about.Database == all[i].Database {
+				all[i].Schema, all[i].About = about.Schema, about.About
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Session) int {
+		return cmp.Or(cmp.Compare(a.Database, b.Database), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Node, b.Node))
+	})
+	return all, errors.Join(err, failed)
 }

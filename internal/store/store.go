@@ -47,7 +47,6 @@ type server struct {
 	beats  beats
 
 	resumed atomic.Int64 // term of the last Resume
-	tidied  atomic.Int64 // when Attend last removed old nodes, in Unix seconds
 
 	waiters chan struct{} // has room for waitersAtOnce
 

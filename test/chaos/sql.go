@@ -60,8 +60,9 @@ FROM {table}`
 // countNodes counts the nodes that were seen lately, where nobody owns tables.
 const countNodes = `
 SELECT /* tocsin chaos */ COUNT(*)
-FROM {database}.node
-WHERE seen > UTC_TIMESTAMP(3) - INTERVAL 5 SECOND`
+FROM {database}.session
+WHERE seat = 1
+  AND gmt_modified > UTC_TIMESTAMP(3) - INTERVAL 5 SECOND`
 
 // The statements of services on business servers, of any kind. {biz_id} and so on are numbers.
 const (
