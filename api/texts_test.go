@@ -153,8 +153,8 @@ var ways = map[string]way{
 
 // notTexts are columns of text that nobody fills in as he likes.
 var notTexts = map[string]string{
-	"ours":           "act.via act.operation act.outcome layout.hash layout.state layout.identity layout.ownership mark.identity node.about relayed.outbox run.outcome schedule.reason schedule.open_from schedule.state",
-	"names":          "act.person act.object biz_type.name biz_type.group_name layout.cluster_id node.group_name node.node owner.group_name owner.node schedule.app schedule.name task.claimed_by",
+	"ours":           "act.via act.operation act.outcome layout.hash layout.state layout.identity layout.ownership mark.identity relayed.outbox run.outcome schedule.reason schedule.open_from schedule.state session.id session.incarnation session_about.id session_about.about",
+	"names":          "act.person act.object biz_type.name biz_type.group_name layout.cluster_id owner.group_name owner.node schedule.app schedule.name session.group_name session.node task.claimed_by",
 	"one of a few":   "outbox.op schedule.missed schedule.overlap schedule.zone schedule.cron",
 	"a file of YAML": "biz_type.policy",
 }

@@ -84,7 +84,7 @@ func TestAServerThatIsAwayHidesNoNodes(t *testing.T) {
 	}
 	proxy.SetDown(true)
 	answer, err := v.Why(t.Context(), added.JobID, nil, nil)
-	if err != nil || answer.Owner != "n-1" || len(answer.Unasked) != 1 || !strings.HasPrefix(answer.Unasked[0], "the sessions: ") {
+	if err != nil || answer.Owner != "n-1" || len(answer.Unasked) != 1 || !strings.HasPrefix(answer.Unasked[0], "the session tables: ") {
 		t.Errorf("why: %+v, %v", answer, err)
 	}
 	tables, err := v.Owned(t.Context(), "", false)

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -61,7 +60,7 @@ func newSampled(t *testing.T, dsn string, tables int) *sampled {
 	return s
 }
 
-// attend lists the node with a page.
+// attend lists the node with a page, instead of the one before.
 func (s *sampled) attend(page *httptest.Server) {
 	s.t.Helper()
 	tables, err := store.Open(s.view.Tables)
@@ -70,9 +69,9 @@ func (s *sampled) attend(page *httptest.Server) {
 	}
 	defer tables.Close()
 	for database := range s.view.Tables.Layout.Databases {
-		one := store.Session{Database: database, ID: strings.ToLower(rand.Text()[:12]), Group: "orders", Node: "n-1", Incarnation: "aaaaaaaaaaaa", Seat: true, Schema: 3}
+		one := store.Session{Database: database, ID: fmt.Sprint("aaaaaaaaaaa", database), Group: "orders", Node: "n-1", Incarnation: "aaaaaaaaaaaa", Seat: true, Schema: 3}
 		one.AboutNo, one.About = 1, `{"types": ["order.close"], "listen": "`+strings.TrimPrefix(page.URL, "http://")+`"}`
-		if err := tables.OpenSession(s.t.Context(), one); err != nil {
+		if err := errors.Join(tables.CloseSession(s.t.Context(), database, one.ID), tables.OpenSession(s.t.Context(), one)); err != nil { // of the page before
 			s.t.Fatal(err)
 		}
 	}
