@@ -80,8 +80,13 @@ func clusterOwners() []panel {
 		queries: []query{{`sum by (instance) (tocsin_standin_tables)`, "{{instance}}"}},
 	}, {
 		title: "Sessions that could not be renewed or read, in 5 minutes", unit: count, limits: limits{1, 10},
-		means:   "Without etcd only: rounds in which a node could not say that it is there. After 15 s the others have its tables.",
-		queries: []query{{`sum by (server) (increase(tocsin_session_failures_total[5m]))`, "{{server}}"}},
+		means: "Without etcd only: a node that cannot renew its sessions starts nothing after 3 s there, and after 1.5 s the others look at its tables.",
+		queries: []query{
+			{`sum by (server) (increase(tocsin_session_failures_total[5m]))`, "{{server}}"},
+			{`sum(increase(tocsin_session_lost_total[5m]))`, "ended by others"},
+			{`sum(increase(tocsin_session_ended_total[5m]))`, "of others, ended"},
+			{`min(tocsin_session_trusted_databases)`, "fewest databases in which a node is trusted"},
+		},
 	}}
 }
 
