@@ -293,7 +293,7 @@ func TestARetiredDatabaseRefusesEveryWrite(t *testing.T) {
 		"redrive":    func() error { _, err := db.Redrive(ctx, id, false); return err },
 		"bury":       func() error { _, err := db.Bury(ctx, id, "test"); return err },
 		"prolong":    func() error { return db.Prolong(ctx, 0, []store.Prolonged{{JobID: id, Until: 1}}) },
-		"recover":    func() error { _, err := db.Recover(ctx, 0, []int{table}, 1); return err },
+		"recover":    func() error { _, err := db.Recover(ctx, 0, []int{table}, 1, nil); return err },
 		"claim": func() error {
 			_, err := db.Claim(ctx, store.Claim{Rows: []duequeue.Entry{entry}, By: "n", Hold: time.Minute})
 			return err

@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS `{database}`.`{table}` (
     attempts     SMALLINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'failed deliveries',
     crashes      TINYINT UNSIGNED  NOT NULL DEFAULT 0 COMMENT 'claims that ran out without an outcome',
     version      INT UNSIGNED      NOT NULL DEFAULT 0 COMMENT 'grows with reschedule and redrive',
-    claimed_by   VARCHAR(64)       NOT NULL DEFAULT '',
+    claimed_by   CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
     dedup_key    VARBINARY(64)     NULL,
     last_error   VARCHAR(255)      NOT NULL DEFAULT '',
     attribute    VARCHAR(8192)     NOT NULL COMMENT 'the payload, passed through unread',
