@@ -155,11 +155,12 @@ var (
 	ErrKeyCollision   = client.ErrKeyCollision   // two business keys have the same biz_id and dedup_key; the task is not stored
 )
 
-// Why the context of a handler ended before its time-out, for context.Cause. What the handler returns has no effect then: the task
-// is cancelled, or waits for its new time.
+// Why the context of a handler ended before its time-out, for context.Cause. What the handler returns has no effect then, except
+// that a success counts after ErrClaimEnded, unless the task was settled meanwhile.
 var (
 	ErrCancelled   = errors.New("the task was cancelled during its delivery")
 	ErrRescheduled = errors.New("the task was rescheduled or redriven during its delivery")
+	ErrClaimEnded  = errors.New("this process was taken for dead during the delivery: a second delivery is coming")
 )
 
 // Change says what became of the tasks that a Cancel or Reschedule was about.

@@ -112,7 +112,9 @@ func (r *rig) undone(ids []tocsin.JobID) (n int) {
 
 // An outcome that was set aside is retried by itself: in a batch it would make the
 // batch fail every time.
-func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
+func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) { eachWay(t, testWhatIsSetAsideSpoilsNoBatch) }
+
+func testWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
 	withSick(t, succeeds, func(r *rig, s *sick) {
 		all := r.inserts(100)
 		culprit := all[len(all)/2]
@@ -150,7 +152,9 @@ func TestWhatIsSetAsideSpoilsNoBatch(t *testing.T) {
 	})
 }
 
-func TestTheEndOfRunWaitsForALock(t *testing.T) {
+func TestTheEndOfRunWaitsForALock(t *testing.T) { eachWay(t, testTheEndOfRunWaitsForALock) }
+
+func testTheEndOfRunWaitsForALock(t *testing.T) {
 	withSick(t, succeeds, func(r *rig, s *sick) {
 		until := time.Now().Add(5 * time.Second)
 		s.set(func(tocsin.JobID) bool { return time.Now().Before(until) }, nil)
@@ -164,6 +168,10 @@ func TestTheEndOfRunWaitsForALock(t *testing.T) {
 
 // TestWhatIsSetAsideIsTriedWhileADeliveryInHandIsWaitedFor, too.
 func TestWhatIsSetAsideIsTriedWhileADeliveryInHandIsWaitedFor(t *testing.T) {
+	eachWay(t, testWhatIsSetAsideIsTriedWhileADeliveryInHandIsWaitedFor)
+}
+
+func testWhatIsSetAsideIsTriedWhileADeliveryInHandIsWaitedFor(t *testing.T) {
 	var slow atomic.Uint64
 	withSick(t, func(_ context.Context, task tocsin.Info) error {
 		if uint64(task.JobID) == slow.Load() {
@@ -190,6 +198,10 @@ func TestWhatIsSetAsideIsTriedWhileADeliveryInHandIsWaitedFor(t *testing.T) {
 // Locked rows delay the other rows of their table only for as long as it takes to
 // find the locked ones.
 func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
+	eachWay(t, testALockedRowHoldsUpNoOtherOfItsTable)
+}
+
+func testALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
 	for name, every := range map[string]int{"one row": 1000, "some rows": 40, "rows side by side": -4} {
 		t.Run(name, func(t *testing.T) {
 			withSick(t, succeeds, func(r *rig, s *sick) {
@@ -227,6 +239,10 @@ func TestALockedRowHoldsUpNoOtherOfItsTable(t *testing.T) {
 
 // Rows that a user holds in every table delay no other task: neither its start nor its outcome.
 func TestLockedRowsOfEveryTableDelayNoOtherTask(t *testing.T) {
+	eachWay(t, testLockedRowsOfEveryTableDelayNoOtherTask)
+}
+
+func testLockedRowsOfEveryTableDelayNoOtherTask(t *testing.T) {
 	var late atomic.Int64
 	withSick(t, func(_ context.Context, task tocsin.Info) error {
 		late.Store(max(late.Load(), int64(time.Since(task.ActionTime))))
@@ -270,6 +286,10 @@ func TestLockedRowsOfEveryTableDelayNoOtherTask(t *testing.T) {
 // While a table is locked, its outcomes wait apart, later ones included: batches of
 // other tables do not wait for its lock.
 func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
+	eachWay(t, testALockedTableSpoilsNoBatchOfOthers)
+}
+
+func testALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		shut   int
 		unseen bool
@@ -310,6 +330,10 @@ func TestALockedTableSpoilsNoBatchOfOthers(t *testing.T) {
 
 // A table that is gone is not searched row by row: its outcomes wait together.
 func TestATableThatIsGoneIsTriedAsAWhole(t *testing.T) {
+	eachWay(t, testATableThatIsGoneIsTriedAsAWhole)
+}
+
+func testATableThatIsGoneIsTriedAsAWhole(t *testing.T) {
 	withSick(t, succeeds, func(r *rig, s *sick) {
 		gone := func(id tocsin.JobID) bool { return id.Table() == 1 }
 		r.store.fail(func(statement string, ids []tocsin.JobID) error {

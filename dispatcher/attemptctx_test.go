@@ -81,7 +81,9 @@ func closed(ctx context.Context) bool {
 
 // Each delivery ends at its own time-out, also those that begin while others are
 // in hand, and when nothing was in hand for long.
-func TestEveryDeliveryHasItsOwnTimeout(t *testing.T) {
+func TestEveryDeliveryHasItsOwnTimeout(t *testing.T) { eachWay(t, testEveryDeliveryHasItsOwnTimeout) }
+
+func testEveryDeliveryHasItsOwnTimeout(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Ladder = []biztype.Duration{biztype.Duration(24 * time.Hour)}
 	inBubble(t, p, func(context.Context, tocsin.Info) error {

@@ -75,6 +75,10 @@ func anyPoison(tasks []tocsin.Info) bool {
 }
 
 func TestATaskThatItsBatchFailsForKillsNoOther(t *testing.T) {
+	eachWay(t, testATaskThatItsBatchFailsForKillsNoOther)
+}
+
+func testATaskThatItsBatchFailsForKillsNoOther(t *testing.T) {
 	broken := errors.New("the batch is refused")
 	for name, answer := range map[string]func([]tocsin.Info) []error{
 		"an error for all":        func(tasks []tocsin.Info) []error { return same(broken, len(tasks)) },
@@ -118,6 +122,10 @@ func TestATaskThatItsBatchFailsForKillsNoOther(t *testing.T) {
 func exit() { runtime.Goexit() }
 
 func TestErrorsOfSingleTasksAreNoFailingBatch(t *testing.T) {
+	eachWay(t, testErrorsOfSingleTasksAreNoFailingBatch)
+}
+
+func testErrorsOfSingleTasksAreNoFailingBatch(t *testing.T) {
 	b := &batches{answer: func(tasks []tocsin.Info) []error {
 		errs := make([]error, len(tasks))
 		for i, task := range tasks {
@@ -139,6 +147,10 @@ func TestErrorsOfSingleTasksAreNoFailingBatch(t *testing.T) {
 }
 
 func TestBatchesGrowBackAfterAnOutageOfTheirTarget(t *testing.T) {
+	eachWay(t, testBatchesGrowBackAfterAnOutageOfTheirTarget)
+}
+
+func testBatchesGrowBackAfterAnOutageOfTheirTarget(t *testing.T) {
 	var well bool
 	b := &batches{}
 	b.answer = func(tasks []tocsin.Info) []error {
@@ -179,6 +191,10 @@ func TestBatchesGrowBackAfterAnOutageOfTheirTarget(t *testing.T) {
 }
 
 func TestATaskInTheSecondHalfOfItsAttemptsIsAlone(t *testing.T) {
+	eachWay(t, testATaskInTheSecondHalfOfItsAttemptsIsAlone)
+}
+
+func testATaskInTheSecondHalfOfItsAttemptsIsAlone(t *testing.T) {
 	b := &batches{answer: func(tasks []tocsin.Info) []error { return make([]error, len(tasks)) }}
 	p := policy("order.close", 1)
 	p.Concurrency, p.Attempts = 1, 10
@@ -205,7 +221,9 @@ func TestATaskInTheSecondHalfOfItsAttemptsIsAlone(t *testing.T) {
 	})
 }
 
-func TestATaskThatEndedAProcessIsAlone(t *testing.T) {
+func TestATaskThatEndedAProcessIsAlone(t *testing.T) { eachWay(t, testATaskThatEndedAProcessIsAlone) }
+
+func testATaskThatEndedAProcessIsAlone(t *testing.T) {
 	b := &batches{answer: func(tasks []tocsin.Info) []error { return make([]error, len(tasks)) }}
 	b.inBubble(t, policy("order.close", 1), 12, func(r *rig) {
 		ids := make([]tocsin.JobID, 24)
@@ -229,6 +247,10 @@ func TestATaskThatEndedAProcessIsAlone(t *testing.T) {
 
 // A target that no longer answers has few rows in hand, and few wait for it, however many slots it has and however much was loaded ahead before.
 func TestATargetWithABoundHasFewRowsInHand(t *testing.T) {
+	eachWay(t, testATargetWithABoundHasFewRowsInHand)
+}
+
+func testATargetWithABoundHasFewRowsInHand(t *testing.T) {
 	const rows, slots, batch = 40, 8, 10
 	var hangs chan struct{} // made in the bubble
 	var quick, inHand, most atomic.Int32

@@ -14,6 +14,9 @@ import (
 // could not deliver the type a moment ago, or if the row has crashed a process before. It also is when a sweeper or
 // another live process may be looking at the row, and if a run has waited long for its schedule to be read. Called under s.mu.
 func (s *server) needsClaim(t *task, now int64) bool {
+	if t.session {
+		return false
+	}
 	r := t.lane.kind.rule.Load()
 	overdue := time.Duration(now-t.row.Action) * time.Millisecond
 	if s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter || t.turn != nil && time.Since(t.loaded) > staleAfter/2 {
@@ -36,9 +39,12 @@ func (d *Dispatcher) fence(owner string) *store.Fence {
 // that have to wait are looked at again soon. Nor does it let more rows of a key through than
 // may be in delivery.
 func (s *server) isolate(tasks []*task) []*task {
-	kept := make([]*task, 0, len(tasks))
+	var kept []*task
 	var back []duequeue.Entry
 	again := s.now() + ceilMilli(suspectWait)
+	if s.d.claims() {
+		kept, tasks = s.spare(tasks), nil
+	}
 	for _, t := range tasks {
 		switch {
 		case t.row.Crashes < suspectFrom:
@@ -69,7 +75,11 @@ func (s *server) isolate(tasks []*task) []*task {
 func (t *task) acquit() {
 	if t.suspect {
 		t.suspect = false
-		t.lane.kind.d.suspect.Store(false)
+		if d := t.lane.kind.d; d.claims() {
+			d.suspects.remove(t)
+		} else {
+			d.suspect.Store(false)
+		}
 	}
 	if t.keyed {
 		t.keyed = false

@@ -126,6 +126,10 @@ func TestLockedRowsHoldUpNoOtherType(t *testing.T) {
 
 // TestNothingStartsThatWasLoadedBeforeThePauseOfItsProcess: claimed or not, it is looked at again.
 func TestNothingStartsThatWasLoadedBeforeThePauseOfItsProcess(t *testing.T) {
+	eachWay(t, testNothingStartsThatWasLoadedBeforeThePauseOfItsProcess)
+}
+
+func testNothingStartsThatWasLoadedBeforeThePauseOfItsProcess(t *testing.T) {
 	for name, strict := range map[string]bool{"claimed": true, "not claimed": false} {
 		t.Run(name, func(t *testing.T) {
 			p := policy("order.close", 1)
@@ -160,6 +164,10 @@ func TestNothingStartsThatWasLoadedBeforeThePauseOfItsProcess(t *testing.T) {
 }
 
 func TestTheHandlerOfAClaimedTaskSeesWhenItWasToAct(t *testing.T) {
+	eachWay(t, testTheHandlerOfAClaimedTaskSeesWhenItWasToAct)
+}
+
+func testTheHandlerOfAClaimedTaskSeesWhenItWasToAct(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict = true
 	early := make(chan time.Duration, 1)

@@ -106,6 +106,10 @@ type Store interface {
 	Recheck(ctx context.Context, server int, seen map[tocsin.JobID]store.Seen) (map[tocsin.JobID]store.Fate, error)
 	Prolong(ctx context.Context, server int, claims []store.Prolonged) error
 	Turns(ctx context.Context, q store.TurnQuery) (map[store.Key]store.Turn, error)
+	ClaimRows(ctx context.Context, c store.RowsClaim) (store.ClaimedRows, error)
+	OwnClaims(ctx context.Context, server int, tables []int, sessions map[int]string) (map[tocsin.JobID]string, error)
+	ReleaseDoubtful(ctx context.Context, server int, by map[tocsin.JobID]string) (int, error)
+	EndConnection(ctx context.Context, server int, c store.Connection) (gone bool, err error)
 	Settle(ctx context.Context, server int, outcomes []store.Outcome) ([]store.Fate, error) // one fate for each outcome
 	Locked(ctx context.Context, server int, ids []tocsin.JobID) (store.Locks, error)
 }
@@ -136,6 +140,8 @@ type Config struct {
 	Store        Store
 	Servers      int                                 // servers, numbered from 0; at least 1
 	ServerOf     func(table int) int                 // the server that holds a table
+	Sessions     Sessions                            // under which rows are claimed; nil: rows start as the owners of their tables have them
+	DatabaseOf   func(table int) int                 // required with Sessions
 	Node         string                              // id for claimed_by, at most 64 bytes; required
 	QueueCap     int                                 // ids queued over all lanes; 0: 1,000,000
 	PayloadBytes int64                               // of rows loaded and not yet delivered, over all lanes; one biz type uses at most half of it; at least 1 MiB; 0: 128 MiB

@@ -29,6 +29,9 @@ func (s *server) start(batch []*task, r *rule, now time.Time) []*task {
 		t.lane.leave(t.loaded, now)
 		t.row.BizType, t.timeout, t.began = r.policy.Name, r.timeout, now
 		s.open.add(t)
+		if t.suspect && s.d.claims() {
+			s.d.suspects.begin(t, now)
+		}
 		if t.row.Crashes > 0 {
 			s.d.metrics.second[secondCrashed].Inc()
 		}
@@ -66,7 +69,7 @@ func (s *server) wantsClaim(t *task, r *rule) bool {
 // meanwhile. If the process has stood still unnoticed, nobody knows how long that was.
 func (t *task) tooOld(now time.Time, timeout time.Duration) bool {
 	switch {
-	case t.loaded.Before(t.lane.kind.d.cfg.Store.Jumped()):
+	case t.loaded.Before(t.lane.kind.d.cfg.Store.Jumped()), !t.trusts():
 		return true
 	case !t.until.IsZero():
 		end := now.Add(timeout)
@@ -78,7 +81,7 @@ func (t *task) tooOld(now time.Time, timeout time.Duration) bool {
 // unripe reports whether the server's clock, in µs, was set back while the row
 // waited, so that it is no longer due.
 func (t *task) unripe(clock int64) bool {
-	return !t.claimed && t.row.Action*1000 > clock
+	return (!t.claimed || t.session) && t.row.Action*1000 > clock
 }
 
 // giveBack lets go of loaded rows that will not start. A claimed row becomes pending
@@ -112,10 +115,10 @@ func giveBack(tasks []*task) {
 // took its place before what is due later. So do all while the server's clock is not known.
 func (s *server) back(t *task) result {
 	next := s.now()
-	if s.d.cfg.ClaimAll || t.turn != nil || t.keyed || t.lane.kind.rule.Load().pulled() || next == 0 {
+	if s.d.claims() || s.d.cfg.ClaimAll || t.turn != nil || t.keyed || t.lane.kind.rule.Load().pulled() || next == 0 {
 		next = t.row.ActionTime.UnixMilli()
 	}
-	return result{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true}}
+	return result{task: t, ending: ending{verb: tocsin.Snoozed, next: next, undone: true, notBefore: t.lookAgain}}
 }
 
 // notBegun lets go of tasks that were booked as in delivery, and whose target was not called: the process stood still meanwhile, or ends, or

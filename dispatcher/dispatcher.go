@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/biztype"
 )
 
@@ -30,12 +31,14 @@ type Dispatcher struct {
 	metrics  *metrics
 	phase    atomic.Int32
 	suspect  atomic.Bool // a row that has crashed processes before is in hand
+	suspects suspects    // instead, where rows are claimed under sessions
 	servers  []*server
 	payloads payloads
 	yields   yields
 	workers  tally // goroutines that deliver
 	takes    tally // Takes under way, which may yet make rows ready
 	claimed  atomic.Int64
+	claimNo  atomic.Uint64 // of the last claim
 
 	work      context.Context // of deliveries; outlives Run's context
 	stopWork  context.CancelCauseFunc
@@ -55,6 +58,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{cfg: cfg.withDefaults(), kinds: make(map[uint64]*kind)}
+	d.suspects.began, d.suspects.waiting = make(map[*task]time.Time), make(map[tocsin.JobID]waitingSuspect)
 	d.payloads.limit = d.cfg.PayloadBytes
 	d.work, d.stopWork = context.WithCancelCause(context.Background())
 	d.intake, d.endIntake = context.WithCancel(context.Background())
@@ -88,10 +92,13 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			intake.Go(func() { s.runLoader(ctx) })
 		}
 		watches.Go(func() { s.watch(watching) })
-		watches.Go(func() { s.runKeeper(watching) })
+		if !d.claims() {
+			watches.Go(func() { s.runKeeper(watching) })
+		}
 		for range settlers {
 			outlet.Go(func() { s.settler.run(hard) })
 		}
+		outlet.Go(func() { s.runLost(hard, watching.Done()) })
 	}
 	watches.Go(func() { d.tidyLoop(watching) })
 	for _, k := range d.allKinds() {

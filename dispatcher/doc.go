@@ -10,8 +10,19 @@
 //	                         |         |          +-- time-out: settled as
 //	Reserve, Take: rows -----+---------+              failed, slot stays taken
 //
-// A backlog takes a shorter way: Reserve makes room in a lane, the caller reads that many whole rows, and Take starts
-// them without queue and load.
+// There are two ways from the queue to ready. With Config.Sessions every row is claimed under a session of this process (claims.go):
+//
+//	Offer -----+
+//	           +--> due queue --> claim, one packet --> held until due, or ready
+//	Fetched ---+                    |  refused: a run, or a suspect --> special claim
+//	                                +--> release
+//
+// A row is claimed at most 20 ms before it is due, and one of a strict biz type, of one with PerKey or of a pull type once it is due. A row that can't
+// start is released as it was. Room bounds the ids of a backlog that a lane has queued. An outcome is written under the claim's token.
+//
+// Without Config.Sessions a row starts because this process owns its table, or by a claim with a deadline (load.go, claim.go). A backlog takes a
+// shorter way then: Reserve makes room in a lane, the caller reads that many whole rows, and Take starts them without queue and load. This way
+// goes once clusters with etcd have sessions.
 //
 // A lane is one biz type on one server, with its own due queue. The lanes of a biz type share its slots and its rate.
 // So a server that is down stops only its own lanes, and a slow target only its own biz type.
@@ -35,7 +46,10 @@
 //
 //	load fails, connection lost   the batch waits and is loaded again; ids stay queued
 //	load fails for one table      that table's rows wait a second, the others go on
-//	a claim gets no answer        it is read back when the server answers; rows with a valid claim go on
+//	a claim gets no answer        its rows are released until its connection is gone (unanswered.go); a claim with a deadline is read back
+//	a session is not trusted      what is held is released, and nothing is claimed in its database
+//	a session was ended           what has not begun is released; the contexts of deliveries end, and their failures count no more
+//	a row has ended processes     few such rows are in hand at once (suspects.go); without sessions, one
 //	target says "later"           no attempt is counted for a day (later.go); it gets deliveries at the rate that it takes, and rests
 //	                              if it takes none (throttle.go)
 //	handler panics                a failed attempt with the panic's text

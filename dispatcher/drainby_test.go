@@ -13,6 +13,10 @@ import (
 
 // The drain time-out ends at one fixed moment, however late Run's context ends. What it cuts off counts as no attempt, and leaves a run.
 func TestDeliveriesAreCutOffOnceTheDrainTimeoutIsOver(t *testing.T) {
+	eachWay(t, testDeliveriesAreCutOffOnceTheDrainTimeoutIsOver)
+}
+
+func testDeliveriesAreCutOffOnceTheDrainTimeoutIsOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		left   time.Duration // from the node's stop until the end of Run's context
 		unsaid bool          // whether the dispatcher hears of the node's stop only then

@@ -53,14 +53,14 @@ func (s *server) startEarly() (wait time.Duration, some bool) {
 		t := s.early[ripe]
 		t.lane.early--
 		t.lane.held++
-		if t.lane.rests() || s.fence(t.table()) != "" || s.needsClaim(t, now/1000) {
+		if t.lane.rests() || s.fence(t.table()) != "" || s.needsClaim(t, now/1000) || !t.trusts() {
 			back = append(back, t)
 		} else {
 			ready[t.lane] = append(ready[t.lane], t)
 		}
 	}
 	s.early = slices.Delete(s.early, 0, ripe)
-	if len(s.early) > 0 && s.early[0].unripe(now+holdWithin.Microseconds()) { // and so are the others
+	if len(s.early) > 0 && s.early[0].unripe(now+s.d.unripeFrom().Microseconds()) { // and so are the others
 		back = append(back, s.takeEarly(func(*task) bool { return true })...)
 	}
 	if some = len(s.early) > 0; some {

@@ -117,6 +117,10 @@ func TestARowCancelledBeforeItIsLoadedIsNeverDelivered(t *testing.T) {
 }
 
 func TestAHeldRowTakesNoSlotFromOneThatIsDue(t *testing.T) {
+	eachWay(t, testAHeldRowTakesNoSlotFromOneThatIsDue)
+}
+
+func testAHeldRowTakesNoSlotFromOneThatIsDue(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Concurrency = 1
 	ahead(t, p, nil, func(r *rig, _ *watched, begun *calls) {

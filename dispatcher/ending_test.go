@@ -187,7 +187,9 @@ var endingCases = map[string]endingCase{
 	},
 }
 
-func TestHowADeliveryEnds(t *testing.T) {
+func TestHowADeliveryEnds(t *testing.T) { eachWay(t, testHowADeliveryEnds) }
+
+func testHowADeliveryEnds(t *testing.T) {
 	for name, c := range endingCases {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32

@@ -38,6 +38,10 @@ func (l *lockedTable) Load(ctx context.Context, server int, ids []tocsin.JobID) 
 }
 
 func TestALockedTableHoldsUpNoOtherOfItsLane(t *testing.T) {
+	eachWay(t, testALockedTableHoldsUpNoOtherOfItsLane)
+}
+
+func testALockedTableHoldsUpNoOtherOfItsLane(t *testing.T) {
 	var last, late atomic.Int64
 	p := policy("order.close", 1)
 	p.Concurrency = 8
@@ -72,6 +76,10 @@ func TestALockedTableHoldsUpNoOtherOfItsLane(t *testing.T) {
 }
 
 func TestATaskRescheduledInFlightIsDeliveredAgainAtOnce(t *testing.T) {
+	eachWay(t, testATaskRescheduledInFlightIsDeliveredAgainAtOnce)
+}
+
+func testATaskRescheduledInFlightIsDeliveredAgainAtOnce(t *testing.T) {
 	var calls atomic.Int32
 	inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error {
 		calls.Add(1)
@@ -80,7 +88,7 @@ func TestATaskRescheduledInFlightIsDeliveredAgainAtOnce(t *testing.T) {
 	}, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(500 * time.Millisecond)
-		r.store.change(id, func(row *store.Row) { row.Version++; row.Action = time.Now().UnixMilli() })
+		r.store.reschedule(id, time.Now())
 		r.offer(id) // the bell
 		pass(600 * time.Millisecond)
 		if calls.Load() != 2 {
@@ -100,7 +108,9 @@ func TestAnEndlessSnoozeIsNotAnImmediateOne(t *testing.T) {
 	}
 }
 
-func TestANewRateCountsAtOnce(t *testing.T) {
+func TestANewRateCountsAtOnce(t *testing.T) { eachWay(t, testANewRateCountsAtOnce) }
+
+func testANewRateCountsAtOnce(t *testing.T) {
 	var calls atomic.Int32
 	slow := policy("order.close", 1)
 	slow.Rate = 0.001
@@ -120,9 +130,13 @@ func TestANewRateCountsAtOnce(t *testing.T) {
 }
 
 func TestADrainNamesTheTablesThatAreStuck(t *testing.T) {
+	eachWay(t, testADrainNamesTheTablesThatAreStuck)
+}
+
+func testADrainNamesTheTablesThatAreStuck(t *testing.T) {
 	inBubbleWith(t, policy("order.close", 1), handler(succeeds), onServers(2), func(r *rig) {
 		r.store.fail(func(statement string, ids []tocsin.JobID) error {
-			if statement != "load" && ids[0].Table()%2 == 0 {
+			if statement == "settle" && ids[0].Table()%2 == 0 {
 				return errLost
 			}
 			return nil
@@ -151,6 +165,10 @@ func TestADrainNamesTheTablesThatAreStuck(t *testing.T) {
 // Just after its server has moved to another address nobody knows the clock there. What is put off then is put off from the time that
 // the deliveries tell, and what is given back keeps its time.
 func TestWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
+	eachWay(t, testWhatEndsJustAfterAFailOverIsPutOffInFull)
+}
+
+func testWhatEndsJustAfterAFailOverIsPutOffInFull(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Strict, p.Concurrency = true, 1
 	sinks := map[string]Sink{}

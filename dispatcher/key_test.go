@@ -31,7 +31,9 @@ func keyPolicy(n int) biztype.Policy {
 
 // Of each key so many tasks are in delivery at once, in the order of their times, whatever the order they are found in. The
 // keys don't wait for each other.
-func TestAKeysTasksAreDeliveredInTurn(t *testing.T) {
+func TestAKeysTasksAreDeliveredInTurn(t *testing.T) { eachWay(t, testAKeysTasksAreDeliveredInTurn) }
+
+func testAKeysTasksAreDeliveredInTurn(t *testing.T) {
 	const keys, each = 3, 30
 	for _, n := range []int{1, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -69,7 +71,9 @@ func TestAKeysTasksAreDeliveredInTurn(t *testing.T) {
 }
 
 // A key's tasks go in the order of their times, whichever are known, retried or over their time-out.
-func TestAKeysTasksGoInOrder(t *testing.T) {
+func TestAKeysTasksGoInOrder(t *testing.T) { eachWay(t, testAKeysTasksGoInOrder) }
+
+func testAKeysTasksGoInOrder(t *testing.T) {
 	timeout := keyPolicy(1).Timeout.D()
 	for name, c := range map[string]struct {
 		rows    int // of the key, a second apart
@@ -115,7 +119,9 @@ func TestAKeysTasksGoInOrder(t *testing.T) {
 }
 
 // Two processes that find the same rows deliver a key's tasks in one order, never two at once; a failing look is made again.
-func TestProcessesShareAKeysTurns(t *testing.T) {
+func TestProcessesShareAKeysTurns(t *testing.T) { eachWay(t, testProcessesShareAKeysTurns) }
+
+func testProcessesShareAKeysTurns(t *testing.T) {
 	log := newCalls(quick)
 	p := keyPolicy(1)
 	sinks := map[string]Sink{p.Name: handler(log.deliver)}
@@ -154,7 +160,9 @@ func TestProcessesShareAKeysTurns(t *testing.T) {
 }
 
 // A sweep goes through a key's overdue rows, and leaves those that are not.
-func TestASweepTakesAKeysRowsInTurn(t *testing.T) {
+func TestASweepTakesAKeysRowsInTurn(t *testing.T) { eachWay(t, testASweepTakesAKeysRowsInTurn) }
+
+func testASweepTakesAKeysRowsInTurn(t *testing.T) {
 	log := newCalls(quick)
 	inBubbleWith(t, keyPolicy(1), handler(log.deliver), func(c *Config) { sweeping(c); c.SweepGrace = 10 * time.Second }, func(r *rig) {
 		var want []tocsin.JobID
@@ -178,6 +186,10 @@ func TestASweepTakesAKeysRowsInTurn(t *testing.T) {
 
 // In a sweep a look at a key may be due when a task could not reach its target: then the key is left alone, and nothing else happens.
 func TestASweepForgetsALookAtAKeyWhoseTargetIsAway(t *testing.T) {
+	eachWay(t, testASweepForgetsALookAtAKeyWhoseTargetIsAway)
+}
+
+func testASweepForgetsALookAtAKeyWhoseTargetIsAway(t *testing.T) {
 	log := newCalls(func(task tocsin.Info) (time.Duration, error) {
 		if task.Payload == "away" {
 			return 20 * time.Millisecond, absent{}
@@ -200,7 +212,9 @@ func TestASweepForgetsALookAtAKeyWhoseTargetIsAway(t *testing.T) {
 }
 
 // A task of a key whose turn comes while its type is paused is delivered when the type goes on.
-func TestAKeysTurnOutlastsAPause(t *testing.T) {
+func TestAKeysTurnOutlastsAPause(t *testing.T) { eachWay(t, testAKeysTurnOutlastsAPause) }
+
+func testAKeysTurnOutlastsAPause(t *testing.T) {
 	p := keyPolicy(1)
 	inBubble(t, p, newCalls(ends(time.Second, nil)).deliver, func(r *rig) {
 		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
@@ -221,6 +235,10 @@ func TestAKeysTurnOutlastsAPause(t *testing.T) {
 
 // Keys of a locked table are not looked at, as that would hold up those of others.
 func TestKeysOfALockedTableAreNotLookedAt(t *testing.T) {
+	eachWay(t, testKeysOfALockedTableAreNotLookedAt)
+}
+
+func testKeysOfALockedTableAreNotLookedAt(t *testing.T) {
 	inBubble(t, keyPolicy(1), newCalls(ends(time.Second, nil)).deliver, func(r *rig) {
 		first, second := r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
 		r.offer(first)
@@ -248,7 +266,9 @@ func TestKeysOfALockedTableAreNotLookedAt(t *testing.T) {
 }
 
 // A key whose rows were refused again and again, as others are in delivery, goes on once one of these has ended.
-func TestAKeyThatWasRefusedOftenGoesOn(t *testing.T) {
+func TestAKeyThatWasRefusedOftenGoesOn(t *testing.T) { eachWay(t, testAKeyThatWasRefusedOftenGoesOn) }
+
+func testAKeyThatWasRefusedOftenGoesOn(t *testing.T) {
 	inBubble(t, keyPolicy(2), newCalls(ends(1900*time.Millisecond, nil)).deliver, func(r *rig) {
 		elsewhere, here, next := r.keyed(7, -3*time.Second), r.keyed(7, -2*time.Second), r.keyed(7, -time.Second)
 		r.store.change(elsewhere, func(row *store.Row) { row.Status, row.ClaimedBy = tocsin.Claimed, "node-2" })

@@ -110,8 +110,8 @@ func (k *kind) stopTimer() {
 	}
 }
 
-// free is how many rows of a lane could start at once, or within a second where the rate
-// is limited: rows that wait longer would have to be loaded again. Those that the lane loads ahead
+// free is how many rows of a lane could start at once, or within aheadOfRate if the rate
+// is limited. Those that the lane loads ahead
 // come besides, unless the next one is a probe. Where other lanes keep all slots, and these change hands, a lane has the rows of one
 // delivery in the queue for them.
 func (k *kind) free(l *lane) int {
@@ -130,11 +130,11 @@ func (k *kind) free(l *lane) int {
 		n = min(n, max(r.rows-k.inDelivery, 0))
 	}
 	if k.limiter != nil {
-		second := int(k.limiter.Limit())
-		n = min(n, max(second/len(k.lanes)+1, min(r.batch, second+1)))
+		soon := int(float64(k.limiter.Limit()) * k.d.aheadOfRate().Seconds())
+		n = min(n, max(soon/len(k.lanes)+1, min(r.batch, soon+1)))
 	}
 	if rate := k.breaker.throttle.rate; rate > 0 {
-		return min(n, (int(rate)/len(k.lanes)+1)*one)
+		return min(n, (int(rate*k.d.aheadOfRate().Seconds())/len(k.lanes)+1)*one)
 	}
 	if r.pulled() {
 		return min(n, k.wanted(r, l))

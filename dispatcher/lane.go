@@ -13,13 +13,15 @@ type lane struct {
 	kind   *kind
 	server *server
 
-	queue   *duequeue.Queue // its capacity is a share of the node's, which shrinks as biz types appear
-	refused bool            // an entry found no room, or none was wanted, since the lane was last Woken
-	asked   bool            // Reserve found no demand, or the lane was paused, since then
-	held    int             // rows reserved, loading or ready
-	early   int             // rows that are held until they are due
-	loading int             // rows reserved or loading
-	booked  int64           // bytes of payload, for these
+	queue    *duequeue.Queue // its capacity is a share of the node's, which shrinks as biz types appear
+	refused  bool            // an entry found no room, or none was wanted, since the lane was last Woken
+	asked    bool            // Reserve found no demand, or the lane was paused, since then
+	held     int             // rows reserved, loading or ready
+	early    int             // rows that are held until they are due
+	loading  int             // rows reserved or loading
+	fetched  int             // ids of a backlog that are queued
+	fetching int             // and that are being read; together at most fetchAhead
+	booked   int64           // bytes of payload, for these
 
 	ahead   int       // rows that may be loaded beyond the free slots
 	changed time.Time // when ahead last did
@@ -106,6 +108,7 @@ func (l *lane) load(now int64, limit int, into []duequeue.Entry) []duequeue.Entr
 	into = l.queue.Pop(now, limit, into)
 	n := len(into) - before
 	l.held += n
+	l.fetched = max(l.fetched-n, 0)
 	l.kind.d.yields.load(l.class(), n)
 	l.claimRoom(n)
 	return into

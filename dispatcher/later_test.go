@@ -146,6 +146,10 @@ func byDefault() biztype.Policy {
 
 // A thousand tasks are due at once, and no one dies or uses an attempt. The time that they take is virtual.
 func TestATargetThatSaysLaterGetsWhatItTakes(t *testing.T) {
+	eachWay(t, testATargetThatSaysLaterGetsWhatItTakes)
+}
+
+func testATargetThatSaysLaterGetsWhatItTakes(t *testing.T) {
 	for name, limit := range map[string]func(float64) func(time.Time) bool{"evenly": evenly, "a tenth": aTenth, "in bursts": inBursts, "by the second": bySecond} {
 		for _, each := range []float64{1, 10, 100} {
 			for _, slots := range []int{1, 64} {
@@ -171,7 +175,9 @@ func TestATargetThatSaysLaterGetsWhatItTakes(t *testing.T) {
 	}
 }
 
-func TestTwoNodesShareWhatATargetTakes(t *testing.T) {
+func TestTwoNodesShareWhatATargetTakes(t *testing.T) { eachWay(t, testTwoNodesShareWhatATargetTakes) }
+
+func testTwoNodesShareWhatATargetTakes(t *testing.T) {
 	for _, each := range []float64{1, 10, 100} {
 		t.Run(fmt.Sprint(each), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -195,7 +201,9 @@ func TestTwoNodesShareWhatATargetTakes(t *testing.T) {
 }
 
 // A target that takes a part of each call gets as many tasks in a call as it takes.
-func TestATargetThatTakesAPartOfACall(t *testing.T) {
+func TestATargetThatTakesAPartOfACall(t *testing.T) { eachWay(t, testATargetThatTakesAPartOfACall) }
+
+func testATargetThatTakesAPartOfACall(t *testing.T) {
 	for each, most := range map[float64]int{1: 4500, 10: 4000, 100: 3500} {
 		t.Run(fmt.Sprint(each), func(t *testing.T) {
 			g := &limited{rest: time.Second, took: 3 * time.Millisecond, item: true}
@@ -210,6 +218,10 @@ func TestATargetThatTakesAPartOfACall(t *testing.T) {
 }
 
 func TestATargetThatSaidLaterToAllIsSoonAtFullSpeed(t *testing.T) {
+	eachWay(t, testATargetThatSaidLaterToAllIsSoonAtFullSpeed)
+}
+
+func testATargetThatSaidLaterToAllIsSoonAtFullSpeed(t *testing.T) {
 	for _, rest := range []time.Duration{time.Second, 30 * time.Second} {
 		t.Run(rest.String(), func(t *testing.T) {
 			g := &limited{limit: func(time.Time) bool { return true }, rest: rest, took: 3 * time.Millisecond}
@@ -236,7 +248,9 @@ func TestATargetThatSaidLaterToAllIsSoonAtFullSpeed(t *testing.T) {
 	}
 }
 
-func TestAnotherTargetIsNotThrottled(t *testing.T) {
+func TestAnotherTargetIsNotThrottled(t *testing.T) { eachWay(t, testAnotherTargetIsNotThrottled) }
+
+func testAnotherTargetIsNotThrottled(t *testing.T) {
 	g := &limited{limit: evenly(1), rest: 30 * time.Second, took: 3 * time.Millisecond}
 	p := byDefault()
 	p.Webhook = &tocsin.Webhook{URL: "https://old.example"}
@@ -260,6 +274,10 @@ func TestAnotherTargetIsNotThrottled(t *testing.T) {
 }
 
 func TestATaskThatIsAlwaysToldLaterEndsAndHoldsUpNoOther(t *testing.T) {
+	eachWay(t, testATaskThatIsAlwaysToldLaterEndsAndHoldsUpNoOther)
+}
+
+func testATaskThatIsAlwaysToldLaterEndsAndHoldsUpNoOther(t *testing.T) {
 	g := &limited{limit: func(time.Time) bool { return true }, rest: time.Second, took: 3 * time.Millisecond, poison: func(i tocsin.Info) bool { return i.BizID == 1<<40 }}
 	inBubbleWith(t, byDefault(), g, inReach(g, 1), func(r *rig) {
 		poison := r.insert(0, 1, 0)

@@ -72,6 +72,10 @@ func inPull(t *testing.T, servers int, adapt func(*biztype.Policy), f func(*rig,
 }
 
 func TestNothingIsClaimedBeforeAWorkerWaits(t *testing.T) {
+	eachWay(t, testNothingIsClaimedBeforeAWorkerWaits)
+}
+
+func testNothingIsClaimedBeforeAWorkerWaits(t *testing.T) {
 	inPull(t, 1, nil, func(r *rig, a *asking) {
 		id := r.add(0, 1, 0)
 		pass(time.Minute)
@@ -91,6 +95,10 @@ func TestNothingIsClaimedBeforeAWorkerWaits(t *testing.T) {
 
 // The process is stopped while workers take tasks. Only when it goes on it learns which tasks workers have.
 func TestAHandOverThatTakesLongIsNoFailedAttempt(t *testing.T) {
+	eachWay(t, testAHandOverThatTakesLongIsNoFailedAttempt)
+}
+
+func testAHandOverThatTakesLongIsNoFailedAttempt(t *testing.T) {
 	inPull(t, 1, nil, func(r *rig, a *asking) {
 		a.takes = 5 * time.Second
 		id := r.add(0, 1, 0)
@@ -106,7 +114,9 @@ func TestAHandOverThatTakesLongIsNoFailedAttempt(t *testing.T) {
 }
 
 // A worker that wants one task meets a backlog on each of 4 servers: what nobody takes keeps its place, and counts no attempt.
-func TestWhatNoWorkerTookKeepsItsPlace(t *testing.T) {
+func TestWhatNoWorkerTookKeepsItsPlace(t *testing.T) { eachWay(t, testWhatNoWorkerTookKeepsItsPlace) }
+
+func testWhatNoWorkerTookKeepsItsPlace(t *testing.T) {
 	inPull(t, 4, nil, func(r *rig, a *asking) {
 		var ids []tocsin.JobID
 		for table := range 4 {
@@ -140,7 +150,9 @@ func TestWhatNoWorkerTookKeepsItsPlace(t *testing.T) {
 	})
 }
 
-func TestWhatNoWorkerTookUsesUpNoRate(t *testing.T) {
+func TestWhatNoWorkerTookUsesUpNoRate(t *testing.T) { eachWay(t, testWhatNoWorkerTookUsesUpNoRate) }
+
+func testWhatNoWorkerTookUsesUpNoRate(t *testing.T) {
 	inPull(t, 4, func(p *biztype.Policy) { p.Rate = .1 }, func(r *rig, a *asking) {
 		for table := range 4 {
 			r.add(table, 1, 0)
@@ -159,6 +171,10 @@ func TestWhatNoWorkerTookUsesUpNoRate(t *testing.T) {
 
 // A policy that had a webhook, and strict, has claimed a row for the node when it becomes one of workers.
 func TestARowThatWasClaimedForAWebhookIsClaimedAnewForAWorker(t *testing.T) {
+	eachWay(t, testARowThatWasClaimedForAWebhookIsClaimedAnewForAWorker)
+}
+
+func testARowThatWasClaimedForAWebhookIsClaimedAnewForAWorker(t *testing.T) {
 	a := &asking{}
 	was := policy("order.pick", 1)
 	was.Strict, was.Concurrency = true, 1

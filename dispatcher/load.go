@@ -93,7 +93,7 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 		lead := s.lead(l)
 		into = l.pop(now, chunk-len(into), into)
 		if lead > 0 && (len(into) > 0 || l.untilDue(now) <= lead) { // loads at most as many rows as can start beside those that the lane has in hand
-			into = l.load(now+holdWithin.Milliseconds(), min(l.budget()-l.early, chunk-len(into)), into)
+			into = l.load(now+s.d.within().Milliseconds(), min(l.budget()-l.early, chunk-len(into)), into)
 		}
 		until := l.untilDue(now)
 		if until > lead {
@@ -107,10 +107,16 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 	return into, wait
 }
 
-// lead returns how long before a row of the lane is due its load begins. It is 0 if
-// rows are claimed, since only a due row can be claimed. Called under s.mu.
+// lead returns how long before a row of the lane is due its load, or its claim under a session, begins. It is 0 if
+// only a due row can be claimed. Called under s.mu.
 func (s *server) lead(l *lane) time.Duration {
-	if s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || s.unsure(time.Now()) || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || l.kind.rule.Load().claims() {
+	rule := l.kind.rule.Load()
+	switch {
+	case s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || s.unsure(time.Now()):
+		return 0
+	case s.d.claims() && rule.ahead():
+		return claimLead
+	case s.d.claims() || s.owner != "" && !s.d.cfg.LeaseOK(s.owner) || rule.claims():
 		return 0
 	}
 	return holdLead
@@ -144,6 +150,9 @@ func (l *lane) untilDue(now int64) time.Duration {
 // whether all tables could be read. No loader waits for the schedules of runs: the
 // goroutines are joined through Dispatcher.takes.
 func (s *server) load(ctx context.Context, batch []duequeue.Entry) bool {
+	if s.d.claims() {
+		return s.claimDue(ctx, batch)
+	}
 	slices.SortFunc(batch, func(a, b duequeue.Entry) int { return cmp.Compare(a.JobID, b.JobID) })
 	ids := make([]tocsin.JobID, len(batch))
 	for i, e := range batch {

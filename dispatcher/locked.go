@@ -24,7 +24,7 @@ func (s *server) sift(entries []duequeue.Entry, now int64) (kept []duequeue.Entr
 			s.notLoaded(entries[i+1:])
 			return append(kept[:0], e), true
 		default:
-			e.Due = now + max(ceilMilli(t.avoided(local)), 1) + holdWithin.Milliseconds() // so that it is not loaded ahead of its time again
+			e.Due = now + max(ceilMilli(t.avoided(local)), 1) + s.d.within().Milliseconds() // so that it is not loaded ahead of its time again
 			s.notLoaded([]duequeue.Entry{e})
 		}
 	}

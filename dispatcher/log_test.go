@@ -22,7 +22,9 @@ func inBubbleLogged(t *testing.T, p biztype.Policy, target handler, f func(*rig,
 	inBubbleWith(t, p, target, func(c *Config) { c.Logger = log.Logger() }, func(r *rig) { f(r, &log) })
 }
 
-func TestASuccessMakesNoLogLine(t *testing.T) {
+func TestASuccessMakesNoLogLine(t *testing.T) { eachWay(t, testASuccessMakesNoLogLine) }
+
+func testASuccessMakesNoLogLine(t *testing.T) {
 	var log devtest.Log
 	k := &kind{d: &Dispatcher{cfg: Config{Logger: log.Logger()}}}
 	completed := []result{{ending: ending{verb: tocsin.Completed}}}
@@ -32,6 +34,10 @@ func TestASuccessMakesNoLogLine(t *testing.T) {
 }
 
 func TestABizTypeThatFailsIsLoggedOnceAMinuteAndHidesNoOther(t *testing.T) {
+	eachWay(t, testABizTypeThatFailsIsLoggedOnceAMinuteAndHidesNoOther)
+}
+
+func testABizTypeThatFailsIsLoggedOnceAMinuteAndHidesNoOther(t *testing.T) {
 	policies := []biztype.Policy{policy("order.close", 1), policy("coupon.remind", 2)}
 	failing := handler(func(context.Context, tocsin.Info) error { return tocsin.RetryIn(time.Hour, errors.New("no answer")) })
 	sinks := map[string]Sink{"order.close": failing, "coupon.remind": failing}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,6 +40,12 @@ type memory struct {
 	fates    map[store.Fate]int
 	settled  []store.Outcome
 	owner    store.Fence // whom the owner rows name
+
+	sessions []*sessions       // of the processes that claim under them
+	asked    []store.RowsClaim // all that were sent
+	crowded  []tocsin.JobID    // of which the next claim says so
+	releases int               // of claims without an answer
+	kills    int
 }
 
 func (m *memory) Jumped() time.Time { return time.UnixMicro(m.jumped.Load()) }
@@ -262,6 +269,9 @@ func (m *memory) settle(o store.Outcome) store.Fate {
 	case o.Verb == tocsin.Completed && row.Status != tocsin.Done:
 	case row.Status.Final() || row.Attempts != o.Attempts:
 		return store.Settled
+	case o.Token && row.Status == tocsin.Claimed && row.ClaimedBy == o.By:
+	case o.Token:
+		return store.ClaimLost
 	case row.Status != want || row.Action != o.Action && !(o.Prolonged && row.Action > o.Action):
 		return store.ClaimLost
 	}
@@ -285,6 +295,9 @@ func (m *memory) apply(row *store.Row, o store.Outcome) {
 		row.Status, row.LastError = tocsin.Cancelled, o.Reason
 	}
 	row.ActionTime = time.UnixMilli(row.Action).UTC()
+	if row.ClaimedBy = ""; o.Token && !o.Back {
+		row.Crashes = 0
+	}
 }
 
 // counts gives how many rows were claimed, and settled with the fate.
@@ -301,6 +314,13 @@ func (m *memory) row(id tocsin.JobID) store.Row {
 	return *m.rows[id]
 }
 
+// reschedule puts a task off, as a client does.
+func (m *memory) reschedule(id tocsin.JobID, at time.Time) {
+	m.change(id, func(row *store.Row) {
+		row.Status, row.ClaimedBy, row.Version, row.Action = tocsin.Pending, "", row.Version+1, at.UnixMilli()
+	})
+}
+
 func (m *memory) change(id tocsin.JobID, f func(*store.Row)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -312,6 +332,7 @@ type rig struct {
 	*Dispatcher
 	t        *testing.T
 	store    *memory
+	sessions *sessions // nil: rows start as the owners of their tables have them
 	registry *prometheus.Registry
 	seq      int
 	stop     context.CancelFunc
@@ -319,6 +340,22 @@ type rig struct {
 }
 
 const rigTables = 4
+
+// eachWay runs a test twice: as rows start that the owner of their table has, and as they do that are claimed under sessions.
+func eachWay(t *testing.T, test func(*testing.T)) {
+	t.Run("owned", test)
+	t.Run(claimed[1:], test)
+}
+
+// claimed is in the name of a test whose rig claims rows under sessions.
+const claimed = "/claimed"
+
+// underSessions has the rig claim rows under sessions.
+func (r *rig) underSessions(cfg *Config) {
+	r.sessions = newSessions()
+	r.store.sessions = []*sessions{r.sessions}
+	cfg.Sessions, cfg.DatabaseOf = r.sessions, func(table int) int { return table }
+}
 
 // handler is a Sink of single tasks.
 type handler func(context.Context, tocsin.Info) error
@@ -394,6 +431,9 @@ func newRig(t *testing.T, sinks map[string]Sink, adapt func(*Config)) *rig {
 		},
 	}
 	onServers(1)(&cfg)
+	if strings.Contains(t.Name(), claimed) {
+		r.underSessions(&cfg)
+	}
 	if adapt != nil {
 		adapt(&cfg)
 	}

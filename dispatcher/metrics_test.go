@@ -41,6 +41,10 @@ func (r *rig) read(prefix string) map[string]float64 {
 }
 
 func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
+	eachWay(t, testDeliveriesOfATaskWithACrashAreSecondOnes)
+}
+
+func testDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
 	inBubble(t, policy("order.close", 1), succeeds, func(r *rig) {
 		crashed := r.add(0, 1, time.Minute)
 		r.store.change(crashed, func(row *store.Row) { row.Crashes = 1 })
@@ -52,7 +56,9 @@ func TestDeliveriesOfATaskWithACrashAreSecondOnes(t *testing.T) {
 	})
 }
 
-func TestLanesAreExported(t *testing.T) {
+func TestLanesAreExported(t *testing.T) { eachWay(t, testLanesAreExported) }
+
+func testLanesAreExported(t *testing.T) {
 	slow, paused := policy("order.close", 1), policy("coupon.remind", 2)
 	slow.Concurrency, slow.Timeout, paused.Paused = 2, biztype.Duration(time.Hour), true
 	limited := policy("cart.remind", 3)
@@ -89,6 +95,10 @@ func TestLanesAreExported(t *testing.T) {
 }
 
 func TestATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
+	eachWay(t, testATaskIsUnsettledUntilItsOutcomeIsStored)
+}
+
+func testATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
 	inBubble(t, policy("order.close", 1), succeeds, func(r *rig) {
 		r.failOn("settle", errLost)
 		id, began := r.add(0, 1, 0), time.Now()
@@ -109,6 +119,10 @@ func TestATaskIsUnsettledUntilItsOutcomeIsStored(t *testing.T) {
 
 // TestWhatAProcessCompletesTwiceIsNotCountedAsElsewhere, nor is it lost in the history if the answer was.
 func TestWhatAProcessCompletesTwiceIsNotCountedAsElsewhere(t *testing.T) {
+	eachWay(t, testWhatAProcessCompletesTwiceIsNotCountedAsElsewhere)
+}
+
+func testWhatAProcessCompletesTwiceIsNotCountedAsElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes  time.Duration // the first delivery
 		lost   bool          // the answer to the outcome
@@ -144,7 +158,9 @@ func TestWhatAProcessCompletesTwiceIsNotCountedAsElsewhere(t *testing.T) {
 }
 
 // An error has the class that the store's metrics, and the runbook, call it by.
-func TestErrorsAreCountedByTheirClass(t *testing.T) {
+func TestErrorsAreCountedByTheirClass(t *testing.T) { eachWay(t, testErrorsAreCountedByTheirClass) }
+
+func testErrorsAreCountedByTheirClass(t *testing.T) {
 	inBubble(t, policy("order.close", 1), succeeds, func(r *rig) {
 		r.failOn("settle", &mysql.MySQLError{Number: 1114, Message: "The table is full"})
 		r.add(0, 1, 0)

@@ -7,8 +7,8 @@ import (
 )
 
 // Newer is what is known of rows of a biz type that are left alone, since their payload has a newer version than this
-// program reads. Such a row stays as it is, for a program that reads it: it is neither claimed nor settled here, and it is
-// not queued. The scanner finds it again with its next full peek.
+// program reads. Such a row stays as it is, for a program that reads it: it is neither delivered nor settled here, and it is
+// not queued. The scanner finds it again with its next full peek. A row that is claimed under a session has shown its version only then: it goes back, for a minute.
 type Newer struct {
 	Version int       // the newest one
 	Known   int       // the newest one that this program reads

@@ -90,6 +90,10 @@ func TestReadyRowsKeepTheirOrder(t *testing.T) {
 // However many settlers there are, outcomes wait for one another, or each settler
 // would store one of them.
 func TestOutcomesOfAMomentAreSettledTogether(t *testing.T) {
+	eachWay(t, testOutcomesOfAMomentAreSettledTogether)
+}
+
+func testOutcomesOfAMomentAreSettledTogether(t *testing.T) {
 	const tasks, each = 40, linger / 10
 	var turn atomic.Int32
 	p := policy("order.close", 1)
@@ -113,6 +117,10 @@ func TestOutcomesOfAMomentAreSettledTogether(t *testing.T) {
 // While handlers complete their tasks in their own transactions, their outcomes are
 // settled apart from others.
 func TestOutcomesOfHandlersWithTransactionsAreSettledApart(t *testing.T) {
+	eachWay(t, testOutcomesOfHandlersWithTransactionsAreSettledApart)
+}
+
+func testOutcomesOfHandlersWithTransactionsAreSettledApart(t *testing.T) {
 	var mem *memory
 	var inTx atomic.Bool
 	inTx.Store(true)

@@ -62,6 +62,11 @@ func (s *server) endOverrun(t *task) {
 	}
 }
 
+// until is when the next attempt, which is due at action, waits no more. A reschedule may have moved it before the overrun.
+func (o *overrun) until(action int64, timeout time.Duration) int64 {
+	return max(action, o.since) + ceilMilli(timeout)
+}
+
 // putOff queues the next attempt of a task again for the end of its wait, and reports
 // whether it has to wait. In a sweep, the attempt is left to the next sweep. Called
 // under s.mu.
@@ -70,7 +75,7 @@ func (s *server) putOff(l *lane, e duequeue.Entry, action, now int64) bool {
 	if o == nil {
 		return false
 	}
-	until := max(action, o.since) + ceilMilli(l.kind.rule.Load().timeout) // a reschedule may have moved it before the overrun
+	until := o.until(action, l.kind.rule.Load().timeout)
 	if now >= until {
 		return false
 	}

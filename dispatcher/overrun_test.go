@@ -11,7 +11,6 @@ import (
 	"github.com/tocsinhq/tocsin/biztype"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
-	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // stubborn ignores its context. Its first attempt takes a set time and returns a set error.
@@ -31,7 +30,9 @@ func overrunPolicy() biztype.Policy {
 	return p
 }
 
-func TestTheNextAttemptWaitsForTheLast(t *testing.T) {
+func TestTheNextAttemptWaitsForTheLast(t *testing.T) { eachWay(t, testTheNextAttemptWaitsForTheLast) }
+
+func testTheNextAttemptWaitsForTheLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes      time.Duration // of the first attempt
 		err        error         // of the first attempt
@@ -87,6 +88,10 @@ func TestWholeRowsWaitForTheirLastAttemptToo(t *testing.T) {
 }
 
 func TestASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
+	eachWay(t, testASweepLeavesATaskWhoseLastDeliveryGoesOn)
+}
+
+func testASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
 	s := stubborn(30*time.Second, errors.New("no answer"))
 	inBubbleWith(t, overrunPolicy(), handler(s.deliver), func(c *Config) { c.ClaimAll, c.SweepGrace = true, time.Nanosecond }, func(r *rig) {
 		id := r.add(0, 1, 0)
@@ -104,6 +109,10 @@ func TestASweepLeavesATaskWhoseLastDeliveryGoesOn(t *testing.T) {
 }
 
 func TestTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *testing.T) {
+	eachWay(t, testTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns)
+}
+
+func testTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *testing.T) {
 	s := stubborn(4*time.Second, errors.New("no answer"))
 	inBubble(t, overrunPolicy(), s.deliver, func(r *rig) {
 		id := r.add(0, 1, 0)
@@ -119,6 +128,10 @@ func TestTasksOfATableThatIsGivenUpDoNotComeBackWhenTheirDeliveryReturns(t *test
 }
 
 func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
+	eachWay(t, testDeliveriesThatDoNotReturnAreSaidAndCounted)
+}
+
+func testDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 	var log bytes.Buffer // written by the dispatcher's goroutines one after another
 	s := stubborn(130*time.Second, errors.New("no answer"))
 	p := overrunPolicy()
@@ -146,13 +159,15 @@ func TestDeliveriesThatDoNotReturnAreSaidAndCounted(t *testing.T) {
 
 // A task that is rescheduled while in delivery waits for that delivery as long as a failed one would.
 func TestARescheduledTaskWaitsForItsLastDelivery(t *testing.T) {
+	eachWay(t, testARescheduledTaskWaitsForItsLastDelivery)
+}
+
+func testARescheduledTaskWaitsForItsLastDelivery(t *testing.T) {
 	s := stubborn(3500*time.Millisecond, errors.New("no answer")) // the time-out is 2 s, and the bound counts from there
 	inBubble(t, policy("order.close", 1), s.deliver, func(r *rig) {
 		id := r.add(0, 1, 0)
 		pass(200 * time.Millisecond)
-		r.store.change(id, func(row *store.Row) {
-			row.Action, row.Version = time.Now().Add(100*time.Millisecond).UnixMilli(), row.Version+1
-		})
+		r.store.reschedule(id, time.Now().Add(100*time.Millisecond))
 		for range 3 {
 			pass(time.Second)
 			_ = r.Offer(0, []duequeue.Entry{{JobID: id, Type: 1, Due: r.store.row(id).Action}}) // a peek

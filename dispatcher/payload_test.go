@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,7 +21,9 @@ func (r *rig) inflate(id tocsin.JobID, bytes int) tocsin.JobID {
 
 // Payloads in memory stay within the limit however many rows are due and however many
 // slots there are; a type with large payloads stops only itself.
-func TestPayloadsInMemoryAreBounded(t *testing.T) {
+func TestPayloadsInMemoryAreBounded(t *testing.T) { eachWay(t, testPayloadsInMemoryAreBounded) }
+
+func testPayloadsInMemoryAreBounded(t *testing.T) {
 	const limit, large = 1 << 20, 16 << 10
 	var small, big, most atomic.Int64
 	var d *Dispatcher
@@ -72,6 +75,10 @@ func TestPayloadsInMemoryAreBounded(t *testing.T) {
 
 // A row is delivered once if it is still as it was found, and its payload counts no longer than the row is held, whatever becomes of it.
 func TestWhatBecomesOfRowsAndTheirPayloads(t *testing.T) {
+	eachWay(t, testWhatBecomesOfRowsAndTheirPayloads)
+}
+
+func testWhatBecomesOfRowsAndTheirPayloads(t *testing.T) {
 	strict := func(p *biztype.Policy) { p.Strict = true }
 	cases := map[string]struct {
 		adapt func(*biztype.Policy)
@@ -87,7 +94,7 @@ func TestWhatBecomesOfRowsAndTheirPayloads(t *testing.T) {
 		"they are rescheduled":         {row: inAnHour},
 		"one waits, and is given up":   {adapt: func(p *biztype.Policy) { p.Rate = 0.001 }, then: func(r *rig) { pass(time.Second); r.Set([]int{0}, nil) }, calls: 1},
 		"their claims fail":            {adapt: strict, then: failing("claim"), known: 2},
-		"they can't be loaded":         {then: failing("load"), known: 2},
+		"they can't be loaded":         {then: failing("load", "claim"), known: 2},
 		"outcomes are not stored":      {then: failing("settle"), calls: 2, known: 2},
 		"they are some that end lives": {row: func(row *store.Row) { row.Crashes = suspectFrom }, calls: 2},
 	}
@@ -120,9 +127,16 @@ func TestWhatBecomesOfRowsAndTheirPayloads(t *testing.T) {
 	}
 }
 
-// failing makes a statement fail from now on.
-func failing(statement string) func(*rig) {
-	return func(r *rig) { r.failOn(statement, context.DeadlineExceeded) }
+// failing makes statements fail from now on.
+func failing(statements ...string) func(*rig) {
+	return func(r *rig) {
+		r.store.fail(func(s string, _ []tocsin.JobID) error {
+			if slices.Contains(statements, s) {
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+	}
 }
 
 func TestAShareOfThePayloads(t *testing.T) {

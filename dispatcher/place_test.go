@@ -21,7 +21,9 @@ func (r *rig) laneReport(name string) LaneReport {
 	return LaneReport{}
 }
 
-func TestALaneSaysSinceWhenItIsFull(t *testing.T) {
+func TestALaneSaysSinceWhenItIsFull(t *testing.T) { eachWay(t, testALaneSaysSinceWhenItIsFull) }
+
+func testALaneSaysSinceWhenItIsFull(t *testing.T) {
 	slow := policy("order.close", 1)
 	slow.Concurrency, slow.Timeout = 2, biztype.Duration(time.Hour)
 	var release chan struct{} // made in the bubble

@@ -23,7 +23,9 @@ import (
 // outcome: each attempt starts exactly once, not early, and never beside another
 // attempt of its task; a strict task that was cancelled does not start; no claim runs
 // out; and in the end every row has its final state and nothing is held.
-func TestNoAttemptIsLostOrMadeTwice(t *testing.T) {
+func TestNoAttemptIsLostOrMadeTwice(t *testing.T) { eachWay(t, testNoAttemptIsLostOrMadeTwice) }
+
+func testNoAttemptIsLostOrMadeTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(bubble{t}, func(draws *rapid.T) { newPlay(t, draws).run() })
 	})
@@ -37,7 +39,7 @@ const (
 	strictType = 2
 )
 
-// read is whole rows on their way to Take.
+// read is whole rows on their way to Take, or ids on theirs to Fetched.
 type read struct {
 	kind  uint64
 	room  duequeue.Room
@@ -96,6 +98,12 @@ func (s slowClaims) Claim(ctx context.Context, c store.Claim) ([]store.Row, erro
 	time.Sleep(10 * time.Millisecond)
 	defer time.Sleep(10 * time.Millisecond)
 	return s.memory.Claim(ctx, c)
+}
+
+func (s slowClaims) ClaimRows(ctx context.Context, c store.RowsClaim) (store.ClaimedRows, error) {
+	time.Sleep(10 * time.Millisecond)
+	defer time.Sleep(10 * time.Millisecond)
+	return s.memory.ClaimRows(ctx, c)
 }
 
 // deliver notes what is wrong, and ends as the task's number says.
@@ -167,7 +175,7 @@ func (p *play) stopInOrder() {
 	for len(p.reads) > 0 {
 		r := p.reads[0]
 		p.reads = p.reads[1:]
-		taking.Go(func() { p.Take(context.Background(), 0, r.kind, r.room, r.rows, r.asked) })
+		taking.Go(func() { p.take(r) })
 	}
 	p.stop()
 	<-p.done
@@ -210,7 +218,11 @@ func (p *play) step() {
 	case 8:
 		p.SetPolicies(p.policies[:rapid.IntRange(0, 2).Draw(p.draws, "types that go on")])
 	case 9:
-		p.looseLease()
+		if p.sessions != nil {
+			p.loseSession(table)
+		} else {
+			p.looseLease()
+		}
 	case 10, 11:
 		p.sleepUntilHeld()
 	}
@@ -219,7 +231,7 @@ func (p *play) step() {
 // sleepUntilHeld ends a few milliseconds before a row is due, when it is being held.
 func (p *play) sleepUntilHeld() {
 	p.peek()
-	before := rapid.Int64Range(0, holdWithin.Milliseconds()).Draw(p.draws, "before")
+	before := rapid.Int64Range(0, p.within().Milliseconds()).Draw(p.draws, "before")
 	for _, row := range p.pending() {
 		if wait := row.Action - before - p.now(); wait > 0 {
 			time.Sleep(time.Duration(wait) * time.Millisecond)
@@ -261,7 +273,7 @@ func (p *play) open() (n int) {
 		if !row.Status.Final() {
 			n++
 		}
-		if row.Status == tocsin.Claimed && row.Action < p.now() {
+		if p.sessions == nil && row.Status == tocsin.Claimed && row.Action < p.now() {
 			p.wrong = append(p.wrong, fmt.Sprintf("the claim of %s has run out", row.JobID))
 		}
 	}
@@ -270,7 +282,13 @@ func (p *play) open() (n int) {
 
 // begin reads whole rows of a type.
 func (p *play) begin(kind uint64) {
-	room := p.Reserve(0, kind, rapid.IntRange(1, 10).Draw(p.draws, "most"))
+	most := rapid.IntRange(1, 10).Draw(p.draws, "most")
+	var room duequeue.Room
+	if p.sessions != nil {
+		room.Rows = p.Room(0, kind, most)
+	} else {
+		room = p.Reserve(0, kind, most)
+	}
 	if room.Rows == 0 {
 		return
 	}
@@ -284,8 +302,20 @@ func (p *play) end() {
 	if len(p.reads) > 0 {
 		r := p.reads[0]
 		p.reads = p.reads[1:]
-		p.Take(context.Background(), 0, r.kind, r.room, r.rows, r.asked)
+		p.take(r)
 	}
+}
+
+func (p *play) take(r read) {
+	if p.sessions == nil {
+		p.Take(context.Background(), 0, r.kind, r.room, r.rows, r.asked)
+		return
+	}
+	var entries []duequeue.Entry
+	for _, row := range r.rows {
+		entries = append(entries, duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action})
+	}
+	p.Fetched(0, r.kind, r.room.Rows, entries)
 }
 
 // user cancels or puts off a pending task.
@@ -354,6 +384,31 @@ func (p *play) looseLease() {
 	p.setOwner("me")
 	p.setLost(false)
 	p.Set([]int{0, 1, 2, 3}, &duequeue.Access{Owner: "me"})
+}
+
+// loseSession has the session of a table's database not trusted for a while, or others end it: they recover its rows, whose attempts may
+// be made again.
+func (p *play) loseSession(table int) {
+	p.peek()
+	if rapid.Bool().Draw(p.draws, "for a while") {
+		p.sessions.distrust(table, true)
+		time.Sleep(time.Duration(rapid.IntRange(1, 2000).Draw(p.draws, "distrusted")) * time.Millisecond)
+		p.sessions.distrust(table, false)
+		return
+	}
+	id := p.sessions.end(table)
+	p.store.mu.Lock()
+	p.mu.Lock()
+	for _, row := range p.store.rows {
+		if row.Status == tocsin.Claimed && row.ClaimedBy[:store.SessionSize] == id {
+			row.Status, row.ClaimedBy, row.Crashes = tocsin.Pending, "", row.Crashes+1
+			p.inHand[row.JobID] = false
+			delete(p.started, attemptOf{row.JobID, row.Version, row.Attempts})
+		}
+	}
+	p.mu.Unlock()
+	p.store.mu.Unlock()
+	p.SessionEnded(table, id)
 }
 
 func (p *play) setLost(lost bool) {

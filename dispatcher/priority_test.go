@@ -65,8 +65,17 @@ func (b *busyStore) Load(ctx context.Context, server int, ids []tocsin.JobID) (s
 	return b.memory.Load(ctx, server, ids)
 }
 
+func (b *busyStore) ClaimRows(ctx context.Context, c store.RowsClaim) (store.ClaimedRows, error) {
+	b.one <- struct{}{}
+	defer func() { <-b.one }()
+	time.Sleep(time.Duration(len(c.Rows)) * 200 * time.Microsecond)
+	return b.memory.ClaimRows(ctx, c)
+}
+
 // Rows of a high priority begin on time beside a backlog of a low one, which goes on, and not as fast as it could.
-func TestALowBacklogGivesWay(t *testing.T) {
+func TestALowBacklogGivesWay(t *testing.T) { eachWay(t, testALowBacklogGivesWay) }
+
+func testALowBacklogGivesWay(t *testing.T) {
 	worst := func(t *testing.T, one, other tocsin.Priority) (late time.Duration, backlog int) {
 		var mu sync.Mutex
 		var lates []time.Duration
@@ -103,7 +112,9 @@ func TestALowBacklogGivesWay(t *testing.T) {
 }
 
 // Lanes are looked at by priority, and in turn; every eighth time the lowest comes first.
-func TestLanesInTheOrderOfPriority(t *testing.T) {
+func TestLanesInTheOrderOfPriority(t *testing.T) { eachWay(t, testLanesInTheOrderOfPriority) }
+
+func testLanesInTheOrderOfPriority(t *testing.T) {
 	t.Parallel()
 	s := &server{}
 	for i, c := range []class{low, normal, high, normal} {

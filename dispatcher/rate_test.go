@@ -12,7 +12,9 @@ import (
 
 // A rate is kept though each third delivery takes three times as long as the rate allows for one; and however long deliveries take,
 // while there are slots.
-func TestARateIsKept(t *testing.T) {
+func TestARateIsKept(t *testing.T) { eachWay(t, testARateIsKept) }
+
+func testARateIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate  float64
 		slots int
@@ -38,7 +40,9 @@ func TestARateIsKept(t *testing.T) {
 }
 
 // The lanes of all servers share a rate. Rows that waited too long for it are loaded again, and cost it nothing.
-func TestARateOverManyServers(t *testing.T) {
+func TestARateOverManyServers(t *testing.T) { eachWay(t, testARateOverManyServers) }
+
+func testARateOverManyServers(t *testing.T) {
 	for _, c := range []struct{ rate, want float64 }{{100, 250}, {0.8, 2}} { // of four nodes, in 10 s
 		p := policy("order.close", 1)
 		p.Rate = c.rate
@@ -58,6 +62,10 @@ func TestARateOverManyServers(t *testing.T) {
 
 // Slots that one server's backlog keeps taken change hands: the rows of another server get some.
 func TestABacklogOfOneServerLeavesSlotsToAnother(t *testing.T) {
+	eachWay(t, testABacklogOfOneServerLeavesSlotsToAnother)
+}
+
+func testABacklogOfOneServerLeavesSlotsToAnother(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Concurrency = 2
 	inBubbleWith(t, p, handler(func(context.Context, tocsin.Info) error { time.Sleep(10 * time.Millisecond); return nil }), onServers(2), func(r *rig) {
@@ -75,6 +83,10 @@ func TestABacklogOfOneServerLeavesSlotsToAnother(t *testing.T) {
 
 // What a rate allowed for a batch that did not start, it allows once more, and no more than that.
 func TestABatchThatDoesNotStartCostsTheRateNothing(t *testing.T) {
+	eachWay(t, testABatchThatDoesNotStartCostsTheRateNothing)
+}
+
+func testABatchThatDoesNotStartCostsTheRateNothing(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Rate = 100
 	var calls atomic.Int32
@@ -98,7 +110,9 @@ func TestABatchThatDoesNotStartCostsTheRateNothing(t *testing.T) {
 }
 
 // Batches stay full though the backlogs of several servers share one slot.
-func TestBatchesOfManyServersStayFull(t *testing.T) {
+func TestBatchesOfManyServersStayFull(t *testing.T) { eachWay(t, testBatchesOfManyServersStayFull) }
+
+func testBatchesOfManyServersStayFull(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Concurrency = 1
 	var calls, tasks atomic.Int32

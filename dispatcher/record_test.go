@@ -61,7 +61,9 @@ func recorded(t *testing.T, p biztype.Policy, sink Sink, f func(*rig, *book)) {
 	})
 }
 
-func TestARunSaysWhenAndHowLong(t *testing.T) {
+func TestARunSaysWhenAndHowLong(t *testing.T) { eachWay(t, testARunSaysWhenAndHowLong) }
+
+func testARunSaysWhenAndHowLong(t *testing.T) {
 	sink := handler(func(context.Context, tocsin.Info) error {
 		time.Sleep(700 * time.Millisecond)
 		return nil
@@ -85,6 +87,10 @@ func TestARunSaysWhenAndHowLong(t *testing.T) {
 }
 
 func TestTheLatenessOfAClaimedTaskHasItsWaitForASlot(t *testing.T) {
+	eachWay(t, testTheLatenessOfAClaimedTaskHasItsWaitForASlot)
+}
+
+func testTheLatenessOfAClaimedTaskHasItsWaitForASlot(t *testing.T) {
 	p := kept(oneSlot())
 	p.Strict = true
 	sink := handler(func(context.Context, tocsin.Info) error { time.Sleep(700 * time.Millisecond); return nil })
@@ -101,6 +107,10 @@ func TestTheLatenessOfAClaimedTaskHasItsWaitForASlot(t *testing.T) {
 }
 
 func TestABatchGivesAnOutputToEachTaskOrToAll(t *testing.T) {
+	eachWay(t, testABatchGivesAnOutputToEachTaskOrToAll)
+}
+
+func testABatchGivesAnOutputToEachTaskOrToAll(t *testing.T) {
 	sink := batchHandler(func(ctx context.Context, tasks []tocsin.Info) []error {
 		tocsin.Output(ctx, fmt.Sprintf("one of %d", len(tasks)))
 		tocsin.OutputOf(ctx, tasks[0].JobID, "the first")
@@ -129,6 +139,10 @@ type batchHandler func(context.Context, []tocsin.Info) []error
 func (h batchHandler) Deliver(ctx context.Context, tasks []tocsin.Info) []error { return h(ctx, tasks) }
 
 func TestOnlyTypesWithAHistoryAndRunsOfSchedulesAreRecorded(t *testing.T) {
+	eachWay(t, testOnlyTypesWithAHistoryAndRunsOfSchedulesAreRecorded)
+}
+
+func testOnlyTypesWithAHistoryAndRunsOfSchedulesAreRecorded(t *testing.T) {
 	sink := handler(func(ctx context.Context, _ tocsin.Info) error {
 		tocsin.Output(ctx, "sent")
 		tocsin.Output(context.Background(), "nowhere")
@@ -146,7 +160,9 @@ func TestOnlyTypesWithAHistoryAndRunsOfSchedulesAreRecorded(t *testing.T) {
 	})
 }
 
-func TestALongOutputIsCutWithItsReason(t *testing.T) {
+func TestALongOutputIsCutWithItsReason(t *testing.T) { eachWay(t, testALongOutputIsCutWithItsReason) }
+
+func testALongOutputIsCutWithItsReason(t *testing.T) {
 	sink := handler(func(ctx context.Context, _ tocsin.Info) error {
 		tocsin.Output(ctx, strings.Repeat("é", 3000))
 		return tocsin.Bury(errors.New("no answer"))

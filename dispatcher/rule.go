@@ -67,3 +67,6 @@ func (r *rule) hold() time.Duration {
 func (r *rule) claims() bool {
 	return r.policy.Strict || r.pulled() || !r.claimUntil.IsZero() && time.Now().Before(r.claimUntil) // the clock is asked for each row
 }
+
+// ahead reports whether rows that are claimed under sessions are claimed a moment before they are due.
+func (r *rule) ahead() bool { return !r.policy.Strict && !r.pulled() && r.policy.PerKey == 0 }

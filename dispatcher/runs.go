@@ -57,8 +57,8 @@ func (s *server) look(ctx context.Context, runs []*task, now int64, pulled bool)
 			left, refused = append(left, t), append(refused, t.entry(t.row.Action))
 		case t.turn == nil:
 			left, back = append(left, t), append(back, t.entry(now+ceilMilli(avoidFor)))
-		case t.row.Action > now && (t.turn.Alone || t.turn.Refused(t.row, now) != ""):
-			left, back = append(left, t), append(back, t.entry(t.row.Action+holdWithin.Milliseconds())) // its load begins when it is due
+		case t.row.Action > now && (s.d.claims() || t.turn.Alone || t.turn.Refused(t.row, now) != ""):
+			left, back = append(left, t), append(back, t.entry(t.row.Action+s.d.within().Milliseconds())) // its load begins when it is due
 		case t.row.Action > now:
 			s.keep(t)
 		default:
@@ -134,14 +134,18 @@ func inSlot[T any](ctx context.Context, slots chan struct{}, do func() (T, error
 // beginOne has one run claimed. An answer that was lost is asked for again, whatever the next tries meet: Begin recognises its claim.
 func (s *server) beginOne(t *task) error {
 	var before time.Time // the first try
-	r := t.lane.kind.rule.Load()
-	hold, by := r.hold(), s.claimer(r)
+	by, hold, err := s.beginsAs(t)
+	if err != nil {
+		s.letGo(t)
+		s.hold([]duequeue.Entry{t.entry(t.row.Action)}, err)
+		return err
+	}
 	ctx, end := s.d.whileDraining()
 	defer end()
 	lost := false // the answer of a try: it may be claimed
 	again := func(of mysql.Class) bool {
 		lost = lost || of == mysql.Lost || of == mysql.Canceled && !before.IsZero()
-		return lost && (of.OfServer() || (of.Transient() || of == mysql.Canceled) && time.Now().Before(before.Add(hold)))
+		return lost && (of.OfServer() || (of.Transient() || of == mysql.Canceled) && (s.d.claims() || time.Now().Before(before.Add(hold))))
 	}
 	done, err := persist(ctx, s, "claim", again, func() (schedule.Began, error) {
 		return inSlot(ctx, s.begins, func() (schedule.Began, error) {
@@ -187,11 +191,27 @@ func (s *server) beginOne(t *task) error {
 	return nil
 }
 
+// beginsAs returns who claims a run, and for how long; 0: as long as the session lasts.
+func (s *server) beginsAs(t *task) (by string, hold time.Duration, err error) {
+	r := t.lane.kind.rule.Load()
+	if !s.d.claims() || r.pulled() {
+		return s.claimer(r), r.hold(), nil
+	}
+	session, ok := s.d.cfg.Sessions.Session(s.d.cfg.DatabaseOf(t.table()))
+	if !ok {
+		return "", 0, errNoSession
+	}
+	return store.Token(session, s.d.claimNo.Add(1)), 0, nil
+}
+
 // begun makes a claimed run ready, and ends the deliveries of those that it replaces at once, as far as they are in this process.
 func (s *server) begun(t *task, done schedule.Began, by string, until time.Time) {
 	row := *t.row
 	row.Status, row.ClaimedBy, row.Action = tocsin.Claimed, by, done.Deadline
 	t.row, t.claimed, t.by, t.until, t.loaded = &row, true, by, until, time.Now()
+	if t.session = s.d.claims() && store.IsToken(by); t.session {
+		t.until = time.Time{} // it ends with the session
+	}
 	s.d.metrics.claimed.Inc()
 	s.d.claimed.Add(1)
 	if len(done.Replaced) > 0 {
@@ -203,12 +223,12 @@ func (s *server) begun(t *task, done schedule.Began, by string, until time.Time)
 // replaced ends deliveries of runs that a later one has replaced, and those that are ready do not begin. Their biz types may be former
 // ones of the schedule.
 func (s *server) replaced(ids []tocsin.JobID) {
-	gone := make(map[tocsin.JobID]store.Fate, len(ids))
+	gone := make(map[tocsin.JobID]error, len(ids))
 	for _, id := range ids {
-		gone[id] = store.Cancelled
+		gone[id] = tocsin.ErrCancelled
 	}
 	for _, k := range s.d.allKinds() {
-		giveBack(k.takeReady(func(t *task) bool { return gone[t.row.JobID] == store.Cancelled && t.lane.server == s }))
+		giveBack(k.takeReady(func(t *task) bool { return gone[t.row.JobID] != nil && t.lane.server == s }))
 	}
 	for _, c := range s.inHand(func(*attempt) bool { return true }) {
 		c.callOff(gone)

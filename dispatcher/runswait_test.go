@@ -31,6 +31,10 @@ func (h heldSchedules) Begin(ctx context.Context, t *schedule.Turn, row *store.R
 
 // TestLockedSchedulesHoldUpNoOtherTask: their runs wait for locks, and neither the loaders nor runs that end wait for them.
 func TestLockedSchedulesHoldUpNoOtherTask(t *testing.T) {
+	eachWay(t, testLockedSchedulesHoldUpNoOtherTask)
+}
+
+func testLockedSchedulesHoldUpNoOtherTask(t *testing.T) {
 	var late, run atomic.Int64
 	p := policy("order.close", 1)
 	p.Concurrency = 200
@@ -65,6 +69,10 @@ func TestLockedSchedulesHoldUpNoOtherTask(t *testing.T) {
 
 // TestRunsThatStillWaitToBeginAtTheEndAreNotClaimed: they would be given back.
 func TestRunsThatStillWaitToBeginAtTheEndAreNotClaimed(t *testing.T) {
+	eachWay(t, testRunsThatStillWaitToBeginAtTheEndAreNotClaimed)
+}
+
+func testRunsThatStillWaitToBeginAtTheEndAreNotClaimed(t *testing.T) {
 	var tries atomic.Int32
 	p := policy("order.close", 1)
 	p.Concurrency = 200
@@ -96,6 +104,10 @@ func (s slowSchedules) Look(ctx context.Context, server int, rows []store.Row) m
 
 // TestASlowReadOfSchedulesHoldsUpTheirRunsAlone, however the rows came.
 func TestASlowReadOfSchedulesHoldsUpTheirRunsAlone(t *testing.T) {
+	eachWay(t, testASlowReadOfSchedulesHoldsUpTheirRunsAlone)
+}
+
+func testASlowReadOfSchedulesHoldsUpTheirRunsAlone(t *testing.T) {
 	load := func(r *rig, ids ...tocsin.JobID) {
 		var both []duequeue.Entry // at once, so that one load has both
 		for _, row := range r.rows(ids...) {
@@ -135,6 +147,10 @@ func TestASlowReadOfSchedulesHoldsUpTheirRunsAlone(t *testing.T) {
 
 // TestSlowReadsOfSchedulesTakeNoLoader from other tasks.
 func TestSlowReadsOfSchedulesTakeNoLoader(t *testing.T) {
+	eachWay(t, testSlowReadsOfSchedulesTakeNoLoader)
+}
+
+func testSlowReadsOfSchedulesTakeNoLoader(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Concurrency = 200
 	inBubbleWith(t, p, handler(succeeds), func(cfg *Config) { cfg.Runs = slowSchedules{&turns{memory: cfg.Store.(*memory)}} }, func(r *rig) {

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -38,6 +39,7 @@ type server struct {
 	ends   chan struct{} // a slot for each that ends: it must not wait for all those that want to begin
 
 	settler *settler
+	wary    atomic.Int64 // Unix ns: until then claims under sessions don't wait for locks
 
 	mu          sync.Mutex
 	lanes       map[uint64]*lane // by biz type number
@@ -55,6 +57,7 @@ type server struct {
 	keys        map[key]*keyState    // with rows in hand, or a look to come
 	lookups     map[key]time.Time    // when to look at a key
 	overruns    map[tocsin.JobID]*overrun
+	lost        []*lostClaim // not more than mostLost
 	waiters     map[*waiter]struct{}
 }
 
@@ -144,6 +147,12 @@ func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) (refused []dueq
 	s := d.servers[server]
 	now := s.now()
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.offer(entries, now)
+}
+
+// offer is Offer under s.mu.
+func (s *server) offer(entries []duequeue.Entry, now int64) (refused []duequeue.Entry) {
 	for _, e := range entries {
 		if s.strange(e.JobID.Table(), e.Type) {
 			continue
@@ -158,7 +167,6 @@ func (d *Dispatcher) Offer(server int, entries []duequeue.Entry) (refused []dueq
 			refused = append(refused, e)
 		}
 	}
-	s.mu.Unlock()
 	signal(s.wake)
 	return refused
 }
@@ -239,7 +247,7 @@ func (s *server) known(number int) *table {
 func (s *server) roomAgain() bool {
 	woken := false
 	for _, l := range s.order {
-		if l.refused && l.roomy() || l.asked && !l.rests() && l.budget() > 0 {
+		if l.refused && l.roomy() || l.asked && !l.rests() && l.takesMore() {
 			l.refused, l.asked, woken = false, false, true
 		}
 	}

@@ -44,6 +44,10 @@ func (u *undoing) settled(s Settlement) {
 }
 
 func TestASweepThatStopsGivesBackWhatItHasNotBegunAsItFoundIt(t *testing.T) {
+	eachWay(t, testASweepThatStopsGivesBackWhatItHasNotBegunAsItFoundIt)
+}
+
+func testASweepThatStopsGivesBackWhatItHasNotBegunAsItFoundIt(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Timeout, p.Concurrency = biztype.Duration(time.Minute), 2
 	var u undoing
@@ -100,6 +104,10 @@ func TestASweepThatStopsGivesBackWhatItHasNotBegunAsItFoundIt(t *testing.T) {
 }
 
 func TestASweepClaimsAgainWhatWaitedTooLongForASlot(t *testing.T) {
+	eachWay(t, testASweepClaimsAgainWhatWaitedTooLongForASlot)
+}
+
+func testASweepClaimsAgainWhatWaitedTooLongForASlot(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Timeout, p.Concurrency = biztype.Duration(10*time.Second), 1
 	var hung atomic.Uint64 // the first of those that are added last: they start in any order
@@ -132,7 +140,9 @@ func TestASweepClaimsAgainWhatWaitedTooLongForASlot(t *testing.T) {
 	})
 }
 
-func TestATargetsOwnSnoozeIsNotCutOff(t *testing.T) {
+func TestATargetsOwnSnoozeIsNotCutOff(t *testing.T) { eachWay(t, testATargetsOwnSnoozeIsNotCutOff) }
+
+func testATargetsOwnSnoozeIsNotCutOff(t *testing.T) {
 	p := policy("order.close", 1)
 	var u undoing
 	inBubbleWith(t, p, handler(func(context.Context, tocsin.Info) error { return tocsin.Snooze(0) }), func(c *Config) { sweeping(c); c.Settled = u.settled }, func(r *rig) {
@@ -144,7 +154,9 @@ func TestATargetsOwnSnoozeIsNotCutOff(t *testing.T) {
 	})
 }
 
-func TestALaneSaysWhatItHoldsAndTakes(t *testing.T) {
+func TestALaneSaysWhatItHoldsAndTakes(t *testing.T) { eachWay(t, testALaneSaysWhatItHoldsAndTakes) }
+
+func testALaneSaysWhatItHoldsAndTakes(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Concurrency = 1
 	inBubbleOf(t, nil, map[string]Sink{p.Name: handler(until)}, func(c *Config) { sweeping(c); c.QueueCap = 5 }, func(r *rig) {
@@ -174,6 +186,10 @@ func TestALaneSaysWhatItHoldsAndTakes(t *testing.T) {
 // A claim outlasts its intake by at most the drain time-out: a stop does not wait
 // longer for a server that hangs.
 func TestAClaimOutlastsItsIntakeByTheDrainTimeout(t *testing.T) {
+	eachWay(t, testAClaimOutlastsItsIntakeByTheDrainTimeout)
+}
+
+func testAClaimOutlastsItsIntakeByTheDrainTimeout(t *testing.T) {
 	p := policy("order.close", 1)
 	p.Timeout = biztype.Duration(time.Minute)
 	done := handler(succeeds)
@@ -206,4 +222,9 @@ func (f *frozen) Claim(ctx context.Context, _ store.Claim) ([]store.Row, error) 
 	<-ctx.Done()
 	f.gave.Add(1)
 	return nil, errors.Join(errLost, ctx.Err())
+}
+
+func (f *frozen) ClaimRows(ctx context.Context, c store.RowsClaim) (store.ClaimedRows, error) {
+	_, err := f.Claim(ctx, store.Claim{})
+	return store.ClaimedRows{}, err
 }

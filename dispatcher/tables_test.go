@@ -13,7 +13,9 @@ import (
 	"github.com/tocsinhq/tocsin/internal/store"
 )
 
-func TestDroppedTablesStartNothing(t *testing.T) {
+func TestDroppedTablesStartNothing(t *testing.T) { eachWay(t, testDroppedTablesStartNothing) }
+
+func testDroppedTablesStartNothing(t *testing.T) {
 	var calls atomic.Int32
 	inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error { calls.Add(1); return nil }, func(r *rig) {
 		gone := r.add(0, 1, time.Second)
@@ -35,7 +37,9 @@ func TestDroppedTablesStartNothing(t *testing.T) {
 	})
 }
 
-func TestDrainClaimsWhatIsInDelivery(t *testing.T) {
+func TestDrainClaimsWhatIsInDelivery(t *testing.T) { eachWay(t, testDrainClaimsWhatIsInDelivery) }
+
+func testDrainClaimsWhatIsInDelivery(t *testing.T) {
 	cases := map[string]struct {
 		err  error
 		want tocsin.Status
@@ -73,7 +77,9 @@ func TestDrainClaimsWhatIsInDelivery(t *testing.T) {
 	}
 }
 
-func TestTheEndOfRunWaitsForDeliveries(t *testing.T) {
+func TestTheEndOfRunWaitsForDeliveries(t *testing.T) { eachWay(t, testTheEndOfRunWaitsForDeliveries) }
+
+func testTheEndOfRunWaitsForDeliveries(t *testing.T) {
 	inBubble(t, policy("order.close", 1), func(context.Context, tocsin.Info) error {
 		time.Sleep(time.Second)
 		return nil
@@ -91,6 +97,10 @@ func TestTheEndOfRunWaitsForDeliveries(t *testing.T) {
 // An outcome that was refused for minutes is next tried in a minute, but at once if
 // its table is admitted again: its fault may have been mended.
 func TestWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
+	eachWay(t, testWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain)
+}
+
+func testWhatWasSetAsideIsTriedWhenItsTableIsAdmittedAgain(t *testing.T) {
 	inBubble(t, policy("order.close", 1), succeeds, func(r *rig) {
 		r.failOn("settle", errors.New("refused"))
 		id := r.insert(0, 1, 0)

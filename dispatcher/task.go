@@ -12,17 +12,19 @@ import (
 
 // task is one loaded row on its way to its outcome.
 type task struct {
-	lane    *lane
-	row     *store.Row     // Action is guarded by server.mu once the task is open
-	turn    *schedule.Turn // nil: it is no run of a schedule
-	asked   time.Time      // when its load was sent, monotonic
-	loaded  time.Time      // when it had come, and was claimed if it had to be
-	until   time.Time      // claimed: the claim ends after this; zero: no claim
-	by      string         // claimed: the claimer; "": this node
-	late    time.Duration
-	began   time.Time     // its delivery; guarded by server.mu
-	timeout time.Duration // of the delivery, once it has started
-	size    int64         // bytes of its payload, while they count
+	lane      *lane
+	row       *store.Row     // Action is guarded by server.mu once the task is open
+	turn      *schedule.Turn // nil: it is no run of a schedule
+	asked     time.Time      // when its load was sent, monotonic
+	loaded    time.Time      // when it had come, and was claimed if it had to be
+	until     time.Time      // claimed: the claim ends after this; zero: no claim
+	by        string         // claimed: the claimer; "": this node
+	session   bool           // claimed: under a session, and by is the token; action_time is its own
+	lookAgain int64          // it is given back, and looked at again then; 0: at once
+	late      time.Duration
+	began     time.Time     // its delivery; guarded by server.mu
+	timeout   time.Duration // of the delivery, once it has started
+	size      int64         // bytes of its payload, while they count
 
 	// Guarded by server.mu.
 	place      int       // in server.open
@@ -31,7 +33,7 @@ type task struct {
 	parked     *ending   // came while claiming
 	claimed    bool      // guarded only once the task is open
 	keyed      bool      // it counts among the rows of its key that are in hand
-	suspect    bool      // it has ended processes before: the only such row in hand
+	suspect    bool      // it counts among the rows in hand that may have ended processes
 	reported   bool      // waits to be settled
 	claiming   bool      // Drain is claiming it
 	foreign    bool      // Drain could not claim it: somebody else changed it
@@ -95,6 +97,8 @@ func (r result) outcome() store.Outcome {
 		By:        cmp.Or(r.by, r.lane.kind.d.cfg.Node),
 		Action:    r.row.Action,
 		Prolonged: r.overtime,
+		Token:     r.claimed && r.lane.kind.d.claims(),
+		Back:      r.undone && r.lane.kind.d.claims(),
 		Next:      r.next,
 		Reason:    r.reason,
 		InTx:      r.verb == tocsin.Completed && r.lane.kind.inTx.Load(),

@@ -12,7 +12,9 @@ import (
 )
 
 // A limit of one tenant costs the others nothing: to a part of the tasks the target says later at any rate.
-func TestALimitOfOneTenantSlowsNoOther(t *testing.T) {
+func TestALimitOfOneTenantSlowsNoOther(t *testing.T) { eachWay(t, testALimitOfOneTenantSlowsNoOther) }
+
+func testALimitOfOneTenantSlowsNoOther(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		one        tocsin.JobID // task in so many
@@ -46,7 +48,9 @@ func TestALimitOfOneTenantSlowsNoOther(t *testing.T) {
 }
 
 // A slow target answers to each rate before the next one is tried.
-func TestASlowTargetThatSaysLater(t *testing.T) {
+func TestASlowTargetThatSaysLater(t *testing.T) { eachWay(t, testASlowTargetThatSaysLater) }
+
+func testASlowTargetThatSaysLater(t *testing.T) {
 	for name, limit := range map[string]func(float64) func(time.Time) bool{"evenly": evenly, "in bursts": inBursts} {
 		t.Run(name, func(t *testing.T) {
 			g := &limited{limit: limit(5), rest: time.Second, took: 5 * time.Second}
@@ -63,6 +67,10 @@ func TestASlowTargetThatSaysLater(t *testing.T) {
 
 // What a former target says shows nothing of the new one.
 func TestALateAnswerOfAFormerTargetSlowsNoOther(t *testing.T) {
+	eachWay(t, testALateAnswerOfAFormerTargetSlowsNoOther)
+}
+
+func testALateAnswerOfAFormerTargetSlowsNoOther(t *testing.T) {
 	p := byDefault()
 	p.Webhook = &tocsin.Webhook{URL: "https://old.example"}
 	g := &limited{limit: func(time.Time) bool { return true }, rest: 30 * time.Second, took: 5 * time.Second}

@@ -63,8 +63,12 @@ func (s *server) recheck(ctx context.Context, deliveries []*attemptContext) {
 	if len(fates) == 0 {
 		return
 	}
+	causes := make(map[tocsin.JobID]error, len(fates))
+	for id, fate := range fates {
+		causes[id] = whyOff[fate]
+	}
 	for _, c := range deliveries {
-		c.callOff(fates)
+		c.callOff(causes)
 	}
 }
 
@@ -79,13 +83,13 @@ func (c *attemptContext) addSeen(to map[tocsin.JobID]store.Seen) {
 	}
 }
 
-// callOff notes which tasks were cancelled or rescheduled, and ends the context when all of them were: the others of a batch
+// callOff notes which tasks are not wanted any more, and why, and ends the context when none of them is: the others of a batch
 // still want their outcomes.
-func (c *attemptContext) callOff(fates map[tocsin.JobID]store.Fate) {
+func (c *attemptContext) callOff(causes map[tocsin.JobID]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.tasks {
-		if cause := whyOff[fates[t.JobID]]; cause != nil {
+		if cause := causes[t.JobID]; cause != nil {
 			if c.off == nil {
 				c.off = make(map[tocsin.JobID]error)
 			}
@@ -108,7 +112,7 @@ func (c *attemptContext) cause() error {
 // whyOff says why a context ends.
 var whyOff = [store.Fates]error{store.Cancelled: tocsin.ErrCancelled, store.Rescheduled: tocsin.ErrRescheduled}
 
-// calledOff ends a delivery whose task was cancelled or rescheduled: a failure that follows from that is none.
+// calledOff ends a delivery whose task is not wanted any more: a failure that follows from that is none.
 var calledOff = reply{verb: tocsin.Snoozed}
 
 // excuse replaces the failures of tasks that were called off.

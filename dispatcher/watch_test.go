@@ -36,6 +36,10 @@ func inAnHour(r *store.Row) {
 }
 
 func TestALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore(t *testing.T) {
+	eachWay(t, testALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore)
+}
+
+func testALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*store.Row)
 		claims bool // every row is claimed
@@ -86,6 +90,10 @@ func TestALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore(t *testing.T) {
 
 // TestABatchEndsWhenNoneOfItsTasksIsWanted: as long as one is, the handler goes on; what it returns for the others has no effect.
 func TestABatchEndsWhenNoneOfItsTasksIsWanted(t *testing.T) {
+	eachWay(t, testABatchEndsWhenNoneOfItsTasksIsWanted)
+}
+
+func testABatchEndsWhenNoneOfItsTasksIsWanted(t *testing.T) {
 	var ended error
 	var began int
 	target := batchHandler(func(ctx context.Context, tasks []tocsin.Info) []error {
@@ -118,7 +126,9 @@ func TestABatchEndsWhenNoneOfItsTasksIsWanted(t *testing.T) {
 	})
 }
 
-func TestShortDeliveriesAreNotRechecked(t *testing.T) {
+func TestShortDeliveriesAreNotRechecked(t *testing.T) { eachWay(t, testShortDeliveriesAreNotRechecked) }
+
+func testShortDeliveriesAreNotRechecked(t *testing.T) {
 	p := long("order.close", 1)
 	p.Concurrency = 1000
 	inBubble(t, p, func(_ context.Context, task tocsin.Info) error {
@@ -153,7 +163,9 @@ func (m *memory) rechecked() int {
 }
 
 // TestAFailedRecheckStopsNothing: deliveries go on, and the next recheck may succeed.
-func TestAFailedRecheckStopsNothing(t *testing.T) {
+func TestAFailedRecheckStopsNothing(t *testing.T) { eachWay(t, testAFailedRecheckStopsNothing) }
+
+func testAFailedRecheckStopsNothing(t *testing.T) {
 	var cause error
 	inBubble(t, long("order.close", 1), func(ctx context.Context, task tocsin.Info) error {
 		cause = patient(ctx, task)

@@ -54,8 +54,9 @@ type Store interface {
 
 	Peek(ctx context.Context, q store.PeekQuery) (store.Page, error)
 	Due(ctx context.Context, q store.DueQuery) (store.DuePage, error)
+	DueIDs(ctx context.Context, q store.DueQuery) (store.DuePage, error)
 	NextRunOut(ctx context.Context, server int, tables []int) (in time.Duration, some bool, err error)
-	Recover(ctx context.Context, server int, tables []int, limit int) (store.Recovered, error)
+	Recover(ctx context.Context, server int, tables []int, limit int, nodes map[string]string) (store.Recovered, error)
 
 	Bells(ctx context.Context, server int, unheard map[int]store.Unheard, limit int) (map[int][]store.Bell, error)
 	LastBell(ctx context.Context, server int) (map[int]uint64, error)
@@ -81,6 +82,12 @@ type Intake interface {
 	Reserve(server int, bizType uint64, most int) duequeue.Room
 	// Take starts whole rows that are due; asked is when their reading began. It returns those that it did not take.
 	Take(ctx context.Context, server int, bizType uint64, room duequeue.Room, rows []store.Row, asked time.Time) (refused []duequeue.Entry)
+	// OwnLook gives rows of tables back that stand claimed by this process though it does not have them.
+	OwnLook(ctx context.Context, server int, tables []int) error
+	// Room returns how many ids of what is due a lane takes now, at most most, and keeps that room until Fetched. If it is 0, Wake is called when there is some.
+	Room(server int, bizType uint64, most int) int
+	// Fetched passes on ids for which Room made room, and returns the refused ones as Offer does.
+	Fetched(server int, bizType uint64, room int, entries []duequeue.Entry) (refused []duequeue.Entry)
 }
 
 // Config is what a Scanner needs. Zero values take the defaults.
@@ -88,12 +95,13 @@ type Config struct {
 	Store  Store  // required
 	Intake Intake // required
 
-	Interval     time.Duration // between regular peeks of a table; half as long again where nothing is found; 0: 5s
-	LookAhead    time.Duration // how long before it is due a row is peeked; at least twice Interval; 0: the larger of 10s and that
-	FullEvery    time.Duration // between full peeks of a table; at least Interval; 0: 60s
-	BellInterval time.Duration // between polls of a server's doorbells; 0: 25ms
-	RecoverOften bool          // look for run-out claims after each regular peek, not only after full ones and when one runs out: where every row is claimed
-	Peers        func() int    // nodes in the group: the polls of all together stay under 100 a second; nil: 1
+	Interval     time.Duration            // between regular peeks of a table; half as long again where nothing is found; 0: 5s
+	LookAhead    time.Duration            // how long before it is due a row is peeked; at least twice Interval; 0: the larger of 10s and that
+	FullEvery    time.Duration            // between full peeks of a table; at least Interval; 0: 60s
+	BellInterval time.Duration            // between polls of a server's doorbells; 0: 25ms
+	Claims       bool                     // every row is claimed under a session: what is due and unread is read as ids, which the intake claims, and claims are recovered when their sessions have gone
+	Nodes        func() map[string]string // whose sessions are, or were, by id; nil: nobody knows
+	Peers        func() int               // nodes in the group: the polls of all together stay under 100 a second; nil: 1
 
 	PageLimit          int // entries of one table in one page; 0: 256
 	TablesPerStatement int // 0: 64
@@ -110,6 +118,9 @@ func (c Config) withDefaults() Config {
 	c.BellInterval = cmp.Or(c.BellInterval, DefaultBellInterval)
 	c.PageLimit = cmp.Or(c.PageLimit, DefaultPageLimit)
 	c.TablesPerStatement = cmp.Or(c.TablesPerStatement, DefaultTablesPerStatement)
+	if c.Nodes == nil {
+		c.Nodes = func() map[string]string { return nil }
+	}
 	if c.Peers == nil {
 		c.Peers = func() int { return 1 }
 	}

@@ -26,6 +26,8 @@
 //   - A pull reads the oldest due rows of a lane's spans, whole, as many as the lane has demand for. They need no place in a queue and
 //     no second read, and a page is settled as it came, by few statements. A lane without demand, since its slots are taken, its
 //     target is away or it is paused, costs no statement.
+//   - Where every row is claimed under a session (Config.Claims), a pull reads ids alone, as many as Intake.Room has room for, and Intake.Fetched queues
+//     them: the claim brings the rows.
 //   - A full look reads from the beginning. It finds rows that landed before all that was read, such as a row whose insert took more
 //     than ten seconds to commit, and recovers claims that have run out. It walks the overdue rows of all types, so those of a server
 //     take at most one second in ten, and one without an answer in time is no failure of the server: its group is halved. It also
@@ -34,6 +36,8 @@
 //     alone. Each row found there is claimed by the intake.
 //   - The doorbell announces rows that were added to be due within the look-ahead. They are offered to full lanes too, where
 //     they replace later ones. While the doorbell is silent, it is polled half as often, and only for its highest id.
+//
+// Claims of sessions that have gone (Gone) are recovered at once, and twice more, as one may commit late.
 //
 // On failure: nothing is lost, since rows that are not offered, or are refused, are still in MySQL. A server that fails is
 // left alone for growing intervals; the others have goroutines of their own. A table

@@ -60,6 +60,22 @@ func (l *lanes) Take(_ context.Context, _ int, bizType uint64, room duequeue.Roo
 	return refused
 }
 
+func (l *lanes) OwnLook(context.Context, int, []int) error { return nil }
+
+// Room keeps nothing: the queues are bounded.
+func (l *lanes) Room(_ int, bizType uint64, most int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.paused[bizType] {
+		return 0
+	}
+	return min(most, l.queues[bizType].Room())
+}
+
+func (l *lanes) Fetched(server int, _ uint64, _ int, entries []duequeue.Entry) (refused []duequeue.Entry) {
+	return l.Offer(server, entries)
+}
+
 func newLanes(capacity int, types ...uint64) *lanes {
 	l := &lanes{
 		rows: capacity, queues: make(map[uint64]*duequeue.Queue), paused: make(map[uint64]bool),

@@ -68,7 +68,7 @@ func newPlay(t *rapid.T) *play {
 	var err error
 	p.s, err = New(Config{
 		Store: p.r, Intake: p.l, FullEvery: full, TablesPerStatement: 2,
-		PageLimit: rapid.IntRange(1, 5).Draw(t, "page"),
+		PageLimit: rapid.IntRange(1, 5).Draw(t, "page"), Claims: rapid.Bool().Draw(t, "claims"),
 	})
 	if err != nil {
 		t.Fatal(err)

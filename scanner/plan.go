@@ -34,7 +34,10 @@ type view struct {
 func (sv *server) pick(v view) (*job, time.Time) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	sv.count(v.peers)
+	if !sv.cfg.Claims {
+		sv.count(v.peers)
+	}
+	sv.lookForGone(v.now)
 	if !slices.Equal(v.wanted, sv.wanted) {
 		sv.wanted, sv.lagging = v.wanted, true
 	}
@@ -113,7 +116,7 @@ func (sv *server) regular(g *group, v view) *job {
 		}
 	}
 	j := sv.job(g, types, v, g.recent)
-	j.claims = sv.cfg.RecoverOften || g.ranOut(v.now) || g.lags(v.wanted) // a stand-in may have left claims of the types that are new
+	j.claims = g.ranOut(v.now) || g.lags(v.wanted) // a stand-in may have left claims of the types that are new
 	return j
 }
 
@@ -162,6 +165,9 @@ func (sv *server) job(g *group, types []uint64, v view, from int64) *job {
 // are under way as may be, the end of one wakes the loop.
 func (sv *server) lookAgain(v view) time.Time {
 	at := v.now.Add(sv.cfg.Interval)
+	for _, gone := range sv.gone {
+		at = earlier(at, gone.at)
+	}
 	if sv.peeking < parallel {
 		for _, g := range sv.groups {
 			if !g.busy && len(g.tables) > 0 {

@@ -31,7 +31,7 @@ func (sv *server) nextPull(v view) *pull {
 		sv.mu.Lock()
 		tables, limit := l.width.next(len(l.oldest))
 		sv.mu.Unlock()
-		room := sv.cfg.Intake.Reserve(sv.index, l.bizType, tables*limit)
+		room := sv.reserve(l, tables*limit)
 		if room.Rows == 0 {
 			sv.mu.Lock()
 			l.rest = v.now.Add(room.Wait) // 0: the intake wakes the scanner when the lane has demand
@@ -42,9 +42,31 @@ func (sv *server) nextPull(v view) *pull {
 		if sv.begin(p, min(tables, room.Rows)) {
 			return p
 		}
-		sv.cfg.Intake.Take(context.Background(), sv.index, l.bizType, room, nil, v.now)
+		sv.handOver(context.Background(), l.bizType, room, store.DuePage{}, v.now)
 	}
 	return nil
+}
+
+// reserve asks the intake for room.
+func (sv *server) reserve(l *lane, most int) duequeue.Room {
+	if sv.cfg.Claims {
+		return duequeue.Room{Rows: sv.cfg.Intake.Room(sv.index, l.bizType, most)}
+	}
+	return sv.cfg.Intake.Reserve(sv.index, l.bizType, most)
+}
+
+// handOver passes on what was read, and gives the room back.
+func (sv *server) handOver(ctx context.Context, bizType uint64, room duequeue.Room, page store.DuePage, asked time.Time) (refused []duequeue.Entry) {
+	if sv.cfg.Claims {
+		sv.offering.RLock()
+		defer sv.offering.RUnlock()
+		entries := slices.DeleteFunc(page.Entries, func(e duequeue.Entry) bool { return !sv.reads(e.JobID.Table(), e.Type) })
+		sv.metrics.entries.WithLabelValues(sv.name).Add(float64(len(entries)))
+		return sv.cfg.Intake.Fetched(sv.index, bizType, room.Rows, entries)
+	}
+	rows := sv.ours(page.Rows)
+	sv.metrics.entries.WithLabelValues(sv.name).Add(float64(len(rows)))
+	return sv.cfg.Intake.Take(ctx, sv.index, bizType, room, rows, asked)
 }
 
 // behind returns the lanes that have something unread that is due, beginning behind the last one that was pulled.
@@ -55,6 +77,9 @@ func (sv *server) behind(v view) (lanes []*lane) {
 		return nil
 	}
 	for _, l := range sv.lanes {
+		if sv.cfg.Claims && len(l.pulled) > 0 { // ids cost little to read, and a claim of few tables costs less than one of many
+			continue
+		}
 		if l.ready(v.clock) && !v.now.Before(l.rest) {
 			lanes = append(lanes, l)
 		}
@@ -102,15 +127,17 @@ func (sv *server) pullOnce(ctx context.Context, p *pull) {
 		from[i] = s.Place
 	}
 	asked := time.Now()
-	page, err := sv.cfg.Store.Due(bounded, store.DueQuery{Server: sv.index, Type: p.lane.bizType, From: from, Until: p.until, Limit: p.limit})
+	read := sv.cfg.Store.Due
+	if sv.cfg.Claims {
+		read = sv.cfg.Store.DueIDs
+	}
+	page, err := read(bounded, store.DueQuery{Server: sv.index, Type: p.lane.bizType, From: from, Until: p.until, Limit: p.limit})
 	sv.metrics.peeks.WithLabelValues(sv.name).Observe(time.Since(asked).Seconds())
 	if err != nil {
 		page = store.DuePage{}
 		err = fmt.Errorf("read what is due in %d tables from table %d on: %w", len(from), from[0].Table, withCause(bounded, err))
 	}
-	rows := sv.ours(page.Rows)
-	refused := sv.cfg.Intake.Take(context.WithoutCancel(ctx), sv.index, p.lane.bizType, p.room, rows, asked)
-	sv.metrics.entries.WithLabelValues(sv.name).Add(float64(len(rows)))
+	refused := sv.handOver(context.WithoutCancel(ctx), p.lane.bizType, p.room, page, asked)
 	if !errors.Is(err, errTooLong) {
 		sv.judge(ctx, err)
 	}
@@ -137,7 +164,7 @@ func (sv *server) endPull(p *pull, page store.DuePage, err error, refused bool) 
 	failed := sv.unreadable(page.Failed, false)
 	switch n := len(p.spans); {
 	case err == nil:
-		l.width.note(n, len(page.More), len(page.Rows))
+		l.width.note(n, len(page.More), len(page.Rows)+len(page.Entries))
 	case !errors.Is(err, errTooLong):
 	case n > 1:
 		l.width = width{tables: n / 2} // together they had too much to walk

@@ -29,6 +29,10 @@ func newTape(tables int) *tape {
 	return &tape{rows: &rows{places: tables, pending: make(map[tocsin.JobID]row)}}
 }
 
+func (p *tape) DueIDs(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
+	return idsOf(p.Due(ctx, q))
+}
+
 func (p *tape) Due(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
 	time.Sleep(50 * time.Millisecond)
 	p.mu.Lock()
@@ -119,6 +123,24 @@ func (q *quick) Take(_ context.Context, _ int, _ uint64, _ duequeue.Room, rows [
 	return nil
 }
 
+func (q *quick) OwnLook(context.Context, int, []int) error { return nil }
+
+func (q *quick) Room(server int, bizType uint64, most int) int {
+	return q.Reserve(server, bizType, most).Rows
+}
+
+func (q *quick) Fetched(_ int, _ uint64, _ int, entries []duequeue.Entry) []duequeue.Entry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tape.mu.Lock()
+	defer q.tape.mu.Unlock()
+	for _, e := range entries {
+		q.taken = append(q.taken, e.JobID)
+		delete(q.pending, e.JobID)
+	}
+	return nil
+}
+
 // has reports how many of the ids were taken whole.
 func (q *quick) has(ids []tocsin.JobID) (n int) {
 	q.mu.Lock()
@@ -152,10 +174,14 @@ func pass(d time.Duration) {
 // playTape runs f beside a scanner of the quick intake in a bubble.
 func playTape(t *testing.T, tables int, types []uint64, f func(*testing.T, *quick, *Scanner)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		q := newQuick(newTape(tables), types...)
-		f(t, q, run(t, Config{Store: q.tape, Intake: q}))
-	})
+	for _, claims := range []bool{false, true} {
+		t.Run(map[bool]string{false: "whole rows", true: "ids"}[claims], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQuick(newTape(tables), types...)
+				f(t, q, run(t, Config{Store: q.tape, Intake: q, Claims: claims}))
+			})
+		})
+	}
 }
 
 func owned(n int) []int {

@@ -52,7 +52,7 @@ func (r *rows) NextRunOut(context.Context, int, []int) (time.Duration, bool, err
 	return 0, false, nil
 }
 
-func (r *rows) Recover(context.Context, int, []int, int) (store.Recovered, error) {
+func (r *rows) Recover(context.Context, int, []int, int, map[string]string) (store.Recovered, error) {
 	r.count()
 	return store.Recovered{}, nil
 }
@@ -158,6 +158,19 @@ func (r *rows) table(table int, q store.PeekQuery) []duequeue.Entry {
 	}
 	slices.SortFunc(found, byKey)
 	return found
+}
+
+// DueIDs is Due, without the rows.
+func (r *rows) DueIDs(ctx context.Context, q store.DueQuery) (store.DuePage, error) {
+	return idsOf(r.Due(ctx, q))
+}
+
+func idsOf(page store.DuePage, err error) (store.DuePage, error) {
+	for _, row := range page.Rows {
+		page.Entries = append(page.Entries, duequeue.Entry{JobID: row.JobID, Type: row.Type, Due: row.Action})
+	}
+	page.Rows = nil
+	return page, err
 }
 
 func (r *rows) Due(_ context.Context, q store.DueQuery) (store.DuePage, error) {

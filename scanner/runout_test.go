@@ -30,7 +30,7 @@ func (c *claims) NextRunOut(context.Context, int, []int) (time.Duration, bool, e
 	return max(time.Until(c.ends), 0), !c.ends.IsZero(), nil
 }
 
-func (c *claims) Recover(context.Context, int, []int, int) (store.Recovered, error) {
+func (c *claims) Recover(context.Context, int, []int, int, map[string]string) (store.Recovered, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tries++; c.stuck || c.err != nil {
@@ -38,6 +38,13 @@ func (c *claims) Recover(context.Context, int, []int, int) (store.Recovered, err
 	}
 	c.ends, c.ended = time.Time{}, time.Now()
 	return store.Recovered{Leases: 1}, nil
+}
+
+// looks returns how often claims were to be recovered.
+func (c *claims) looks() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tries
 }
 
 // claiming runs a scanner whose regular peeks and full looks are far apart.
@@ -114,6 +121,30 @@ func TestAGuestThatHasGivenNoLeaseLeavesClaimsToTheOwner(t *testing.T) {
 		defer of.mu.Unlock()
 		if of.looked > 0 {
 			t.Errorf("%d looks", of.looked)
+		}
+	})
+}
+
+// Claims of sessions that have gone are looked for at once, and twice more, as one may commit late; those of other databases are not.
+func TestClaimsOfSessionsThatHaveGoneAreLookedForThreeTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &claims{rows: &rows{places: 4, pending: make(map[tocsin.JobID]row)}}
+		s := run(t, Config{Store: c, Intake: newLanes(4, 1), Interval: time.Hour, FullEvery: time.Hour, Claims: true, TablesPerStatement: 2})
+		s.Set([]int{0, 1, 2, 3}, owner)
+		pass(time.Minute)
+		before := c.looks()
+		for range 5 { // a machine dies with five processes
+			s.Gone(0, 2)
+		}
+		for _, step := range []struct {
+			wait time.Duration
+			more int
+		}{{100 * time.Millisecond, 1}, {1700 * time.Millisecond, 0}, {400 * time.Millisecond, 1}, {7500 * time.Millisecond, 0}, {400 * time.Millisecond, 1}, {time.Minute, 0}} {
+			pass(step.wait)
+			if n := c.looks() - before; n != step.more {
+				t.Errorf("%d looks in %s, not %d", n, step.wait, step.more)
+			}
+			before = c.looks()
 		}
 	})
 }

@@ -236,14 +236,19 @@ func (sv *server) recover(ctx context.Context, j *job, r *result) {
 	r.looked = true
 	in, some, err := sv.cfg.Store.NextRunOut(ctx, sv.index, j.tables)
 	var done store.Recovered
-	if some && in == 0 {
+	if some && in == 0 || sv.cfg.Claims {
 		var failed error
-		done, failed = sv.cfg.Store.Recover(ctx, sv.index, j.tables, recoverLimit)
+		done, failed = sv.cfg.Store.Recover(ctx, sv.index, j.tables, recoverLimit, sv.cfg.Nodes())
+		if sv.cfg.Claims {
+			failed = errors.Join(failed, sv.cfg.Intake.OwnLook(ctx, sv.index, j.tables))
+		}
 		err = errors.Join(err, failed)
 	}
 	switch {
-	case err != nil, some && in == 0 && done.All() == 0:
+	case err != nil, done.Held, some && in == 0 && done.All() == 0:
 		r.runOut = time.Now().Add(max(in, retryRecover))
+	case done.All() >= recoverLimit:
+		r.runOut = time.Now()
 	case some:
 		r.runOut = time.Now().Add(in)
 	}

@@ -40,6 +40,7 @@ type server struct {
 	peers     int              // nodes of the group at the last decision
 	patience  *patience        // with the server's failures, for peeks
 	restUntil time.Time        // no peek or pull before this, as the server failed
+	gone      []gone           // looks to come
 }
 
 func newServer(cfg Config, index int, name string, m *metrics) *server {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ const (
 // beginWithin is the time-out of one Begin or Settle.
 const beginWithin = 30 * time.Second
 
-// Begin claims a run that is Alone until the server's now + hold, if it is its turn. One transaction locks the schedule's row, so that
+// Begin claims a run that is Alone, if it is its turn: under the session of by, if that is a token, which must exist; else until the server's now + hold. One transaction locks the schedule's row, so that
 // no other run of the schedule begins, is made or settled meanwhile, reads the open runs, and decides:
 //
 //	the schedule was changed, and the run is a retry:        it is cancelled
@@ -90,6 +91,9 @@ func (r *Runs) at(ctx context.Context, id tocsin.JobID, fn func(*here) error) er
 	return err
 }
 
+// errSessionGone refuses the claim of a run.
+var errSessionGone = errors.New("the session of this process was ended: others deliver its runs until it has a new one")
+
 // beginning is one try of Begin.
 type beginning struct {
 	*here
@@ -130,7 +134,14 @@ func (b *beginning) run(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err := b.exec(ctx, claimRun, milli(b.Deadline), b.by, uint64(b.me.id))
+		if !store.IsToken(b.by) {
+			_, err := b.exec(ctx, claimRun, milli(b.Deadline), b.by, uint64(b.me.id))
+			return err
+		}
+		n, err := b.exec(ctx, claimRunUnder, b.by, uint64(b.me.id), b.by[:store.SessionSize])
+		if err == nil && n == 0 {
+			err = errSessionGone // what was replaced is not, then
+		}
 		return err
 	case b.Ended != "":
 		if _, err := b.exec(ctx, endRun, cut(b.Ended), uint64(b.me.id)); err != nil {
@@ -162,6 +173,11 @@ const (
 	claimRun = `UPDATE /* tocsin schedule begin */ {task} FORCE INDEX (PRIMARY)
 SET status = 1, action_time = ?, claimed_by = ?, gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id = ? AND status = 0`
+
+	// claimRunUnder claims it under a session: zero rows if that has ended.
+	claimRunUnder = `UPDATE /* tocsin schedule begin */ {task} FORCE INDEX (PRIMARY)
+SET status = 1, claimed_by = ?, gmt_modified = UTC_TIMESTAMP(3)
+WHERE job_id = ? AND status = 0 AND EXISTS (SELECT 1 FROM {database}.session WHERE id = ?)`
 	endRun = `UPDATE /* tocsin schedule end */ {task} FORCE INDEX (PRIMARY)
 SET status = 3, action_time = UTC_TIMESTAMP(3), dedup_key = NULL, last_error = ?, gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id = ? AND status = 0`

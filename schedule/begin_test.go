@@ -407,6 +407,29 @@ func TestABeginWhoseAnswerWasLostIsRepeated(t *testing.T) {
 	}
 }
 
+// TestARunIsClaimedUnderASession that exists, and keeps its time; the claim is recognised when it is repeated.
+func TestARunIsClaimedUnderASession(t *testing.T) {
+	t.Parallel()
+	s := newTurns(t)
+	session := "abcdefghjkmn"
+	by := store.Token(session, 1)
+	id := s.put(s.plan(OverlapSkip, nil), is{})
+	turn, row := s.load(id)
+	if done, err := s.Begin(t.Context(), turn, row, by, 0); err == nil || done.Deadline != 0 {
+		t.Errorf("without a session: %+v, %v", done, err)
+	}
+	err := s.tables.OpenSession(t.Context(), store.Session{Database: 0, ID: session, Group: "g", Node: "n", Incarnation: "i", SessionState: store.SessionState{About: "{}"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.Begin(t.Context(), turn, row, by, 0)
+	again, err2 := s.Begin(t.Context(), turn, row, by, 0)
+	other, err3 := s.Begin(t.Context(), turn, row, store.Token(session, 2), 0)
+	if err != nil || err2 != nil || err3 != nil || first.Deadline != row.Action || again.Deadline != row.Action || other.Deadline != 0 {
+		t.Errorf("%+v, %+v, %+v, %v, %v, %v", first, again, other, err, err2, err3)
+	}
+}
+
 // TestAQueueMovesOn when a run ends: the next one looks at once, in order, and reads few rows however many wait.
 func TestAQueueMovesOn(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/store"
 )
 
 // decide decides about a pending run that is due.
@@ -93,6 +94,9 @@ func (b *beginning) outdated() string {
 
 func (b *beginning) claim(now int64) {
 	b.Deadline, b.verdict = now+b.hold.Milliseconds()+1, verdictDelivered
+	if store.IsToken(b.by) {
+		b.Deadline = b.me.action
+	}
 }
 
 func (b *beginning) end(verdict, reason string) { b.Ended, b.verdict = reason, verdict }

@@ -44,7 +44,7 @@ type SweepTables interface {
 	Now(server int) int64      // that server's clock, Unix ms; valid after Measure
 	Measure(ctx context.Context, server int) (store.Offset, error)
 	Peek(ctx context.Context, q store.PeekQuery) (store.Page, error)
-	Recover(ctx context.Context, server int, tables []int, limit int) (store.Recovered, error)
+	Recover(ctx context.Context, server int, tables []int, limit int, nodes map[string]string) (store.Recovered, error)
 }
 
 // Intake takes entries that it will load, claim, deliver and settle.

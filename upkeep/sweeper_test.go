@@ -460,7 +460,7 @@ type partly struct {
 	left []int
 }
 
-func (p *partly) Recover(context.Context, int, []int, int) (store.Recovered, error) {
+func (p *partly) Recover(context.Context, int, []int, int, map[string]string) (store.Recovered, error) {
 	if len(p.left) == 0 {
 		return store.Recovered{}, errors.New("a table is locked")
 	}

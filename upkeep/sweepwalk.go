@@ -68,7 +68,7 @@ func (w *sweepWalk) recover(ctx context.Context) error {
 	return store.Walk(ctx, w.tables, func(tables []int) error {
 		w.reached = true
 		for w.cfg.Intake != nil {
-			got, err := w.cfg.Tables.Recover(ctx, w.server, tables, w.rows)
+			got, err := w.cfg.Tables.Recover(ctx, w.server, tables, w.rows, nil)
 			w.add(func(r *SweepResult) { r.Recovered += got.Back + got.Leases; r.Buried += got.Buried })
 			if got.All() > 0 && ctx.Err() == nil {
 				continue

@@ -55,7 +55,7 @@ var headerForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 var (
 	errNoObject   = errors.New("headers are not a JSON object of texts")
-	errBadVersion = errors.New(versionHeader + " among the headers is not a whole number from 1 on, as a text")
+	errBadVersion = errors.New(VersionHeader + " among the headers is not a whole number from 1 on, as a text")
 )
 
 // ReadHeaders returns headers by name, as they are stored without the version of the payload. Those that plain SQL has written
@@ -68,7 +68,7 @@ func ReadHeaders(stored string) (map[string]string, error) {
 	if err := json.Unmarshal([]byte(stored), &read); err != nil || read == nil {
 		return nil, errNoObject
 	}
-	if _, is := read[versionHeader]; is {
+	if _, is := read[VersionHeader]; is {
 		return nil, errBadVersion
 	}
 	all := make(map[string]string, len(read))

@@ -13,21 +13,21 @@ import (
 //
 // A mark that is no number stays among the headers. They are then an error, as headers that are no object of texts are.
 const (
-	versionHeader = "_payload_version"
+	VersionHeader = "_payload_version"
 
 	// FirstMarked is the first version that is marked.
 	FirstMarked = 2
 )
 
-// markedStart is how headers begin that setVersion has marked.
-const markedStart = `{"` + versionHeader + `":"`
+// MarkedStart is how headers begin that setVersion has marked.
+const MarkedStart = `{"` + VersionHeader + `":"`
 
 // setVersion returns headers, a JSON object or "", with the mark of a version. Versions before FirstMarked have none.
 func setVersion(headers string, version int) string {
 	if version < FirstMarked {
 		return headers
 	}
-	marked := markedStart + strconv.Itoa(version) + `"`
+	marked := MarkedStart + strconv.Itoa(version) + `"`
 	if headers == "" {
 		return marked + "}"
 	}
@@ -36,10 +36,10 @@ func setVersion(headers string, version int) string {
 
 // TakeVersion returns headers without the mark, and the version; 0: there is no mark, or none that can be read.
 func TakeVersion(headers string) (rest string, version int) {
-	if !strings.Contains(headers, versionHeader) {
+	if !strings.Contains(headers, VersionHeader) {
 		return headers, 0
 	}
-	if marked, ok := strings.CutPrefix(headers, markedStart); ok {
+	if marked, ok := strings.CutPrefix(headers, MarkedStart); ok {
 		if text, rest, ok := strings.Cut(marked, `"`); ok && (rest == "}" || strings.HasPrefix(rest, ",")) {
 			if version := versionOf(text); version > 0 {
 				return strings.TrimSuffix("{"+strings.TrimPrefix(rest, ","), "{}"), version
@@ -52,11 +52,11 @@ func TakeVersion(headers string) (rest string, version int) {
 // takeOthers is TakeVersion for headers that another program has written.
 func takeOthers(headers string) (rest string, version int) {
 	var all map[string]*string
-	if json.Unmarshal([]byte(headers), &all) != nil || all[versionHeader] == nil || versionOf(*all[versionHeader]) == 0 {
+	if json.Unmarshal([]byte(headers), &all) != nil || all[VersionHeader] == nil || versionOf(*all[VersionHeader]) == 0 {
 		return headers, 0
 	}
-	version = versionOf(*all[versionHeader])
-	if delete(all, versionHeader); len(all) == 0 {
+	version = versionOf(*all[VersionHeader])
+	if delete(all, VersionHeader); len(all) == 0 {
 		return "", version
 	}
 	rest, _ = JSON(all) // texts always have a JSON

@@ -39,6 +39,8 @@ var partial = map[string]string{
 	"schedule siblings": explicit,
 	"schedule open":     bounded,
 	"due":               explicit,
+	"due_ids":           explicit,
+	"claim":             bounded,
 	"bells":             explicit,
 	"outbox read":       "as explicit; a list of rows that were set aside goes over all rows from there on",
 	"relayed open":      explicit,

@@ -188,7 +188,8 @@ func each[T any](group []T, do func([]T) error, fail func(T, error)) error {
 // local reports whether the fault may be that of a single table or row, the
 // server being well.
 func local(err error) bool {
-	if doubt := (*InDoubt)(nil); errors.As(err, &doubt) {
+	doubt, lost := (*InDoubt)(nil), (*Unanswered)(nil)
+	if errors.As(err, &doubt) || errors.As(err, &lost) {
 		return false
 	}
 	return err != nil && !mysql.Unanswered(err)

@@ -45,11 +45,12 @@ func (u *Unusable) Unwrap() (causes []error) {
 // refusals are the databases of one server that must not be used, by number.
 type refusals map[int]*Unusable
 
-// sighted holds the refusals seen over one connection, and the identity on which the
-// databases agreed at that time.
+// sighted holds the refusals seen over one connection, the identity on which the
+// databases agreed at that time, and the connection's id.
 type sighted struct {
 	refusals
-	identity *string
+	identity   *string
+	connection uint64
 }
 
 // first returns the refusal of the first of the databases that is refused, as an
@@ -121,9 +122,12 @@ func (s *Store) admit(ctx context.Context, sv *server, conn *sql.Conn, databases
 	if err := sv.refused().first(databases); err != nil {
 		return err
 	}
-	look := func(ctx context.Context) (sighted, error) {
-		_, r, err := s.refusalsOver(ctx, sv, conn)
-		return sighted{r, s.agreed.Load()}, err
+	look := func(ctx context.Context) (seen sighted, err error) {
+		if _, seen.refusals, err = s.refusalsOver(ctx, sv, conn); err == nil {
+			seen.identity = s.agreed.Load()
+			err = conn.QueryRowContext(ctx, "SELECT /* tocsin connection */ CONNECTION_ID()").Scan(&seen.connection)
+		}
+		return seen, err
 	}
 	seen, err := mysql.LookOnce(ctx, conn, trustConn, look)
 	switch {
@@ -163,6 +167,7 @@ func (s *Store) judge(sv *server, known layoutrow.Known, rows map[int]layoutrow.
 	for database, row := range rows {
 		if _, wrong := problems[database]; !wrong {
 			s.versions[database].Store(int32(row.Version))
+			s.ownerships[database].Store(&row.Ownership)
 			s.horizon.Store(row.HorizonMS)
 		}
 	}

@@ -3,9 +3,11 @@ package store
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
@@ -47,9 +49,10 @@ type DueQuery struct {
 // DuePage is what was found. Rows are grouped by table, and in order of
 // (action_time, job_id) within each.
 type DuePage struct {
-	Rows   []Row
-	More   []Place       // where to go on in the tables whose page came back full
-	Failed map[int]error // by table number: what could not be read, or be trusted; nil if all is well
+	Rows    []Row            // of Due
+	Entries []duequeue.Entry // of DueIDs
+	More    []Place          // where to go on in the tables whose page came back full
+	Failed  map[int]error    // by table number: what could not be read, or be trusted; nil if all is well
 }
 
 // Due reads pending rows that are due, whole, by the due index and in one round
@@ -138,4 +141,51 @@ func tablesOfPlaces(places []Place) []int {
 		tables[i] = p.Table
 	}
 	return tables
+}
+
+// dueIDs reads what due does from idx_due alone.
+var dueIDs = prepare(`
+(SELECT /* tocsin due_ids */
+    {table_no},
+    job_id,
+    biz_type,
+    action_time
+FROM {table} FORCE INDEX (idx_due)
+WHERE status = 0
+  AND biz_type = {type}
+  AND action_time <= {until}
+  AND (action_time > {due}
+    OR (action_time = {due} AND biz_type = {type} AND job_id > {job_id}))
+ORDER BY action_time, biz_type, job_id
+LIMIT {limit})`)
+
+// DueIDs is Due for the ids of rows, which are read again when they are claimed.
+func (s *Store) DueIDs(ctx context.Context, q DueQuery) (DuePage, error) {
+	var page DuePage
+	ctx, sv := mysql.Slow(ctx), s.servers[q.Server]
+	from := make(map[int]Place, len(q.From))
+	for _, place := range q.From {
+		from[place.Table] = place
+	}
+	text := func(b []byte, table int) []byte {
+		place := from[table]
+		return dueIDs.render(b, s.ofTable(table, slots{
+			"type": q.Type, "until": instant(q.Until), "due": instant(place.Due), "job_id": place.JobID, "limit": q.Limit,
+		}))
+	}
+	tables := slices.Sorted(maps.Keys(from))
+	rows, failed, err := across(ctx, s, sv, tables, question[peeked]{verb: "read what is due in", statement: dueIDs, text: text, scan: scanPeeked})
+	page.Failed = failed
+	count := make(map[int]int)
+	for _, r := range rows {
+		if count[r.table]++; count[r.table] == q.Limit {
+			page.More = append(page.More, Place{Table: r.table, Due: r.entry.Due, JobID: r.entry.JobID})
+		}
+		if r.entry.JobID.Table() != r.table {
+			addFailed(&page.Failed, r.table, s.wrap(misplaced(r), "read due rows of", sv, r.table))
+			continue
+		}
+		page.Entries = append(page.Entries, r.entry)
+	}
+	return page, err
 }

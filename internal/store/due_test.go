@@ -44,8 +44,15 @@ func TestDueReadsWholeRowsPlaceByPlace(t *testing.T) {
 			if err != nil || page.Failed != nil {
 				rt.Fatal(err, page.Failed)
 			}
-			for _, row := range page.Rows {
+			ids, err := b.DueIDs(t.Context(), q)
+			if err != nil || len(ids.Failed) > 0 || len(ids.Entries) != len(page.Rows) || !slices.Equal(ids.More, page.More) {
+				rt.Fatalf("%v, %v, ids %+v of %+v", err, ids.Failed, ids, page)
+			}
+			for i, row := range page.Rows {
 				got[row.JobID.Table()] = append(got[row.JobID.Table()], row.JobID)
+				if row.entry() != ids.Entries[i] {
+					rt.Fatalf("id %+v of %+v", ids.Entries[i], row)
+				}
 			}
 			b.sameAsLoaded(rt, page.Rows)
 			q.From = page.More
@@ -93,6 +100,10 @@ func TestDueLeavesOutARowOfAnotherTable(t *testing.T) {
 	b.add(task{id: id(0, 1), action: 5}, task{id: id(0, 2), action: 6}, task{id: id(0, 3), action: 7})
 	b.exec("UPDATE " + b.layout.Table(0) + " SET job_id = " + id(1, 2).String() + " WHERE job_id = " + id(0, 2).String())
 	q := DueQuery{Type: 1, From: []Place{{Table: 0}}, Until: 10, Limit: 2}
+	ids, err := b.DueIDs(t.Context(), q)
+	if err != nil || !errors.Is(ids.Failed[0], ErrMisplaced) || len(ids.Entries) != 1 || len(ids.More) != 1 {
+		t.Errorf("ids: %+v, %v", ids, err)
+	}
 	page, err := b.Due(t.Context(), q)
 	if err != nil || !errors.Is(page.Failed[0], ErrMisplaced) || len(page.Rows) != 1 || len(page.More) != 1 {
 		t.Fatalf("%v, %v, %d rows, more %v", err, page.Failed, len(page.Rows), page.More)

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsinhq/tocsin"
 	"github.com/tocsinhq/tocsin/internal/devserver/devtest"
@@ -125,6 +126,7 @@ func TestPlansOfStatements(t *testing.T) {
 			t.Run("peek is answered from idx_due, unsorted", b.peekPlans)
 			t.Run("whole due rows are read by idx_due, unsorted", b.duePlans)
 			t.Run("turns are read by uk_biz", b.turnPlans)
+			t.Run("claims under sessions take ranges of the primary key, and are found by idx_due", b.claimPlans)
 			t.Run("load, claim and settle take a range of the primary key", b.keyPlans)
 			t.Run("a purge takes a range of the primary key", b.purgePlans)
 			t.Run("a probe reads one end of the index", b.probePlans)
@@ -174,6 +176,39 @@ func (b *bench) turnPlans(t *testing.T) {
 	text := string(claiming.entriesText(nil, claimable, []duequeue.Entry{{JobID: id(0, 2), Due: 1}, {JobID: id(0, 4), Due: 1}}))
 	b.wantPlans(t, map[string]string{"claimable in turn": text}, func(p plan) bool {
 		return p.table == "k" && p.key == "uk_biz" && p.access == "ref" || p.table == "t" && p.key == "PRIMARY" && p.access == "range"
+	})
+}
+
+func (b *bench) claimPlans(t *testing.T) {
+	c := RowsClaim{Session: bySessions, Number: 1, Ahead: time.Second, PerKey: 1, Lease: NewLease(1), Hold: time.Second}
+	for i := range 100 {
+		c.Rows = append(c.Rows, duequeue.Entry{JobID: id(0, i*2), Due: 1})
+	}
+	p := claimPacket{store: b.Store, RowsClaim: c}
+	one := func(st statement) string { return strings.ReplaceAll(string(p.one(nil, st, c.Rows)), "@s0", "1") }
+	in := slots{"ids": idsOfEntries(c.Rows), "limit": 100, "kind": knownKinds, "session": bySessions[0]}
+	texts := map[string]string{
+		"claim": one(claimRows), "claim what is free": one(claimFree), "claimed": one(rowsClaimed), "crowded": one(crowdedRows),
+		"in turn": strings.ReplaceAll(one(inTurn), "INTO @turn", ""), "release": b.union(releaseDoubtful, in, 0),
+		"back": b.union(endedBack, in, 0), "bury": b.union(endedBury, in, 0),
+		"settle": string(b.changeText(nil, retry, &Outcome{JobID: id(0, 1), Token: true})), "give back": string(b.changeText(nil, release, &Outcome{JobID: id(0, 1), Token: true})),
+	}
+	b.wantPlans(t, texts, func(p plan) bool {
+		switch p.table {
+		case "k":
+			return p.key == "uk_biz" && p.access == "ref"
+		case "t", "task_0000":
+			return p.key == "PRIMARY" && p.access == "range"
+		case "r":
+			return p.key == "PRIMARY" && p.access == "eq_ref"
+		}
+		return p.key == "PRIMARY" || strings.HasPrefix(p.table, "<derived") || p.table == ""
+	})
+	in["kind"] = leases
+	next := b.union(nextRunOut, in, 0)
+	in["kind"] = ""
+	b.wantPlans(t, map[string]string{"ended": b.union(ended, in, 0), "own": b.union(ownClaims, in, 0), "next": next}, func(p plan) bool {
+		return p.table != "task_0000" || p.key == "idx_due" && p.access == "ref" && !strings.Contains(p.extra, "filesort")
 	})
 }
 

@@ -37,7 +37,7 @@ func TestALeaseThatRanOutIsAnAttemptAndNoCrash(t *testing.T) {
 		task{id: id(1, 5), status: tocsin.Claimed, action: now + 60_000, by: NewLease(gone)},
 		task{id: id(1, 6), status: tocsin.Done, action: gone, by: NewLease(gone)},
 	)
-	got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 100)
+	got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 100, nil)
 	if err != nil || got != (Recovered{Leases: 1, Back: 1, Buried: 1}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -69,7 +69,7 @@ func TestRecoverCountsLeasesInItsLimit(t *testing.T) {
 		b.add(task{id: id(i%4, i), status: tocsin.Claimed, action: gone, by: by})
 	}
 	for _, want := range []int{3, 3, 1, 0} {
-		got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 3)
+		got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 3, nil)
 		if err != nil || got.All() != want {
 			t.Errorf("%+v, %v, want %d", got, err, want)
 		}

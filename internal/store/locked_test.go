@@ -42,8 +42,15 @@ func TestWhatIsLockedOrRefusedHoldsUpNoOther(t *testing.T) {
 			return b.prolong(t.Context(), b.clock()+60_000, "me", ids...)
 		}},
 		"recover": {tocsin.Claimed, func(b *bench, _ []tocsin.JobID) (n int, err error) {
-			got, err := b.Recover(t.Context(), 0, b.TablesOf(0), 2) // as many as the first table has
+			got, err := b.Recover(t.Context(), 0, b.TablesOf(0), 2, nil) // as many as the first table has
 			return got.Back, err
+		}},
+		"release": {tocsin.Claimed, func(b *bench, ids []tocsin.JobID) (n int, err error) {
+			by := make(map[tocsin.JobID]string)
+			for _, id := range ids {
+				by[id] = "me"
+			}
+			return b.ReleaseDoubtful(t.Context(), 0, by)
 		}},
 		"redrive dead": {tocsin.Dead, func(b *bench, ids []tocsin.JobID) (n int, err error) {
 			return b.RedriveDead(t.Context(), DeadQuery{Until: maxMilli}, ids, false)
@@ -99,7 +106,7 @@ func TestRecoverOfHeldClaimsAloneSaysSoOnce(t *testing.T) {
 		b.add(task{id: id, status: tocsin.Claimed, action: b.clock() - 6000, by: "me"})
 	}
 	defer b.locked(ids...)()
-	got, err := b.Recover(t.Context(), 0, []int{0}, len(ids))
+	got, err := b.Recover(t.Context(), 0, []int{0}, len(ids), nil)
 	if !errors.Is(err, mysql.ErrLocked) || strings.Contains(err.Error(), "\n") || got != (Recovered{}) || b.roundTrips("expired") != 1 {
 		t.Errorf("%+v, %v, after %d looks", got, err, b.roundTrips("expired"))
 	}

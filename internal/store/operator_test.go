@@ -28,7 +28,7 @@ func TestRecoverEndsClaimsThatRanOut(t *testing.T) {
 		task{id: id(1, 5), action: gone}, task{id: id(1, 6), status: tocsin.Done, action: gone},
 	)
 	b.add(task{id: id(3, 7), status: tocsin.Claimed, action: gone})
-	got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 100)
+	got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 100, nil)
 	if err != nil || got != (Recovered{Back: 2, Buried: 1}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -73,7 +73,7 @@ func TestRecoverKeepsItsLimit(t *testing.T) {
 		b.add(task{id: id(i%4, i), status: tocsin.Claimed, action: gone})
 	}
 	for _, want := range []int{3, 3, 1, 0} {
-		got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 3)
+		got, err := b.Recover(t.Context(), 0, []int{0, 1, 2, 3}, 3, nil)
 		if err != nil || got.Back != want {
 			t.Errorf("%+v, %v, want %d", got, err, want)
 		}

@@ -223,7 +223,7 @@ func TestAPurgeUnderWayHoldsUpNobody(t *testing.T) {
 	if got, err := b.Claim(t.Context(), Claim{Rows: claim, By: "n", Hold: time.Minute}); err != nil || len(got) != 150 {
 		t.Errorf("claim: %d, %v", len(got), err)
 	}
-	if got, err := b.Recover(t.Context(), 0, []int{0}, 10); err != nil || got.Back != 1 {
+	if got, err := b.Recover(t.Context(), 0, []int{0}, 10, nil); err != nil || got.Back != 1 {
 		t.Errorf("recover: %+v, %v", got, err)
 	}
 	b.add(task{id: id(0, 1000), action: 1000}) // also beside the deleted keys

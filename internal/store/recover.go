@@ -3,12 +3,14 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tocsinhq/tocsin"
+	"github.com/tocsinhq/tocsin/internal/mysql"
 )
 
 // expired finds claims of one table that ran out at least 5 s ago: their
@@ -16,7 +18,9 @@ import (
 var expired = prepare(`
 (SELECT /* tocsin expired */
     {table_no},
-    job_id
+    job_id,
+    '',
+    0
 FROM {table} FORCE INDEX (idx_due)
 WHERE status = 1
   AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND
@@ -24,15 +28,18 @@ ORDER BY action_time
 LIMIT {limit})`)
 
 // nextRunOut finds the claim of one table that runs out first, and how many microseconds its claimer still has, of which it may
-// use 5 s to settle late. From idx_due alone.
+// use 5 s to settle late. By idx_due; {kind} is leases, whose rows are read too, or nothing.
 var nextRunOut = prepare(`
 (SELECT /* tocsin next_run_out */
     {table_no},
     TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), action_time) + 5000000
 FROM {table} FORCE INDEX (idx_due)
-WHERE status = 1
+WHERE status = 1{kind}
 ORDER BY action_time
 LIMIT 1)`)
+
+// leases is {kind} of tables whose other claims end with their sessions.
+const leases = ` AND claimed_by LIKE '` + leasePrefix + `%'`
 
 // recoverLease, recoverBury and recoverBack end run-out claims of one table; sent in this
 // order, each row meets one of them.
@@ -64,35 +71,48 @@ WHERE job_id IN ({ids})
 // RecoverAfter is how long after its end a claim can be recovered: its claimer may settle late until then. The statements above have it too.
 const RecoverAfter = 5 * time.Second
 
-// MaxCrashes is how many claims of a task may run out before it is buried: it
-// seems to kill its process.
-const MaxCrashes = 5
+// How many claims of a task may end without an outcome before it is buried: it seems to kill its process.
+const (
+	MaxCrashes        = 5 // where claims run out
+	maxCrashesSession = 6 // where they end with their sessions
+)
 
-// Recover ends claims of the tables whose deadline passed 5 s ago or more, at
-// most limit of them (500 at most): the task is pending again, due at once, or dead where
-// this was its fifth. The end of a lease is a failed attempt instead. Where it did limit of them, there may be more. A table
-// that cannot be read or written, or has rows that another transaction holds, is named
-// in the error; all other rows are recovered. The counts stand beside the error.
-func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int) (Recovered, error) {
+// Recover ends claims of the tables that nobody will settle, at most limit of them (500 at most). Where it did limit of them, there may be more.
+//
+// Where others own tables (ByEtcd), these are claims whose deadline passed 5 s ago or more: the task is pending again, due at once, or dead where
+// this was its fifth. Where claims are made under sessions (ByRows), these are claims whose session does not exist, and claims by nobody: the task is
+// pending again at its own time, or dead where this was its sixth. nodes names nodes by their sessions' ids for last_error, which has the token
+// of others; nil: none. A claim of another kind is named in the error and left as it is.
+//
+// In both, a lease ends 5 s after its deadline, which is a failed attempt. A table that cannot be read or written, or has rows that another
+// transaction holds, is named in the error; all other rows are recovered. The counts stand beside the error.
+func (s *Store) Recover(ctx context.Context, server int, tables []int, limit int, nodes map[string]string) (Recovered, error) {
 	sv := s.servers[server]
-	limit = min(limit, maxIDs)
-	var total Recovered
-	var errs []error
-	fail := func(table int, err error) { errs = append(errs, s.wrap(err, "recover", sv, table)) }
-	for group := range slices.Chunk(s.allowed(sv, tables, fail), maxTables) {
-		err := apart(group, func(tables []int) error { return s.recoverIn(ctx, server, tables, limit, &total, fail) }, fail)
-		if err != nil {
-			return total, errors.Join(append(errs, s.wrap(err, "recover", sv, group...))...)
+	r := &recovery{store: s, server: server, limit: min(limit, maxIDs), nodes: nodes, found: make(map[tocsin.JobID]endedClaim)}
+	err := s.readOwnership(ctx, sv)
+	for group := range slices.Chunk(s.allowed(sv, tables, r.fail), maxTables) {
+		if err == nil {
+			err = apart(group, func(tables []int) error { return r.recover(ctx, tables) }, r.fail)
 		}
 	}
-	return total, Join(errs...)
+	return r.total, Join(append(r.errs, s.wrap(err, "recover", sv, tables...))...)
 }
 
 // NextRunOut returns in how long the first claim of the tables can be recovered, 0 if it can be now; some is false if there is no
-// claim. Tables that can't be read are named in the error, beside the result of the others.
+// claim. Of claims that end with their sessions it knows nothing. Tables that can't be read are named in the error, beside the result of the others.
 func (s *Store) NextRunOut(ctx context.Context, server int, tables []int) (in time.Duration, some bool, err error) {
-	left, failed, err := across(ctx, s, s.servers[server], tables, question[time.Duration]{
-		verb: "look for claims in", statement: nextRunOut,
+	sv := s.servers[server]
+	if err := s.readOwnership(ctx, sv); err != nil {
+		return 0, false, s.wrap(err, "look for claims in", sv, tables...)
+	}
+	kind := func(table int) []byte {
+		if s.bySession(table) {
+			return []byte(leases)
+		}
+		return nil
+	}
+	left, failed, err := across(ctx, s, sv, tables, question[time.Duration]{
+		verb: "look for claims in", statement: nextRunOut, in: slots{"kind": kind},
 		scan: into(func(left *time.Duration) []any { return []any{new(int), (*micros)(left)} }),
 	})
 	if len(left) > 0 {
@@ -101,75 +121,126 @@ func (s *Store) NextRunOut(ctx context.Context, server int, tables []int) (in ti
 	return in, some, joined(failed, err)
 }
 
-// recoverIn recovers claims of some tables, until total has limit of them. Tables that fail hide no claims of the others, however many they have.
-func (s *Store) recoverIn(ctx context.Context, server int, tables []int, limit int, total *Recovered, fail func(int, error)) error {
-	sv := s.servers[server]
-	for {
-		most, failed := limit-total.All(), make(map[int]bool)
-		ids, err := s.findExpired(ctx, sv, tables, most)
+// recovery is one call of Recover.
+type recovery struct {
+	store  *Store
+	server int
+	limit  int
+	nodes  map[string]string
+
+	total Recovered
+	errs  []error
+	found map[tocsin.JobID]endedClaim // where claims end with their sessions
+	kind  string                      // of ended
+}
+
+func (r *recovery) fail(table int, err error) {
+	r.errs = append(r.errs, r.store.wrap(err, "recover", r.store.servers[r.server], table))
+}
+
+// recover recovers claims of some tables, until total has limit of them. Tables that fail hide no claims of the others, however many they have.
+func (r *recovery) recover(ctx context.Context, tables []int) error {
+	s := r.store
+	for r.kind = ""; ; {
+		most, kind, failed := r.limit-r.total.All(), r.kind, make(map[int]bool)
+		ids, full, err := r.find(ctx, tables, most)
 		if err != nil {
 			return err
 		}
-		err = s.around(ctx, server, ids, func(parts []idsOf) error { return s.recoverRows(ctx, sv, parts, total) }, func(table int, err error) {
+		before := r.total.All()
+		err = s.around(ctx, r.server, ids, func(parts []idsOf) error { return r.write(ctx, parts) }, func(table int, err error) {
 			failed[table] = true
-			fail(table, err)
+			r.total.Held = r.total.Held || s.bySession(table) && mysql.ClassOf(err) == mysql.Contended
+			r.fail(table, err)
 		})
-		if err != nil || len(ids) < most || len(failed) == 0 {
+		if err != nil {
+			return err
+		}
+		if ring := slices.DeleteFunc(ids, func(id tocsin.JobID) bool { return !s.bySession(id.Table()) }); r.total.All() > before {
+			err = s.Ring(ctx, r.server, ring)
+		}
+		if err != nil || !full || len(failed) == 0 && kind == r.kind {
 			return err
 		}
 		tables = slices.DeleteFunc(slices.Clone(tables), func(table int) bool { return failed[table] })
 	}
 }
 
-// recoverRows adds what one transaction recovers, or nothing if it fails.
-func (s *Store) recoverRows(ctx context.Context, sv *server, parts []idsOf, total *Recovered) error {
+// write adds what one transaction recovers, or nothing if it fails.
+func (r *recovery) write(ctx context.Context, parts []idsOf) error {
 	var text []byte
+	var args []any
+	var counts []*int // where the statements' counts go
+	var total Recovered
 	for _, part := range parts {
-		fill := s.ofTable(part.table, slots{"ids": part.ids, "crashes": MaxCrashes - 1})
-		text = recoverBack.render(recoverBury.render(recoverLease.render(text, fill), fill), fill)
-	}
-	var counts []int64
-	err := s.transact(ctx, sv, tablesOf(parts), func(conn *sql.Conn) (err error) {
-		counts, err = s.write(ctx, conn, recoverBack.name, text)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for i, n := range counts {
-		switch i % 3 {
-		case 0:
-			total.Leases += int(n)
-		case 1:
-			total.Buried += int(n)
-		default:
-			total.Back += int(n)
+		fill := r.store.ofTable(part.table, slots{"ids": part.ids, "crashes": MaxCrashes - 1})
+		text, counts = recoverLease.render(text, fill), append(counts, &total.Leases)
+		if !r.store.bySession(part.table) {
+			text, counts = recoverBack.render(recoverBury.render(text, fill), fill), append(counts, &total.Buried, &total.Back)
+			continue
+		}
+		for c, ids := range r.byToken(part.ids) {
+			st, count := endedBack, &total.Back
+			if c.last {
+				st, count = endedBury, &total.Buried
+			}
+			text, counts = st.render(text, r.store.ofTable(part.table, slots{"ids": ids})), append(counts, count)
+			args = append(args, r.claimer(c.token), c.token)
 		}
 	}
-	return nil
+	err := r.store.transact(ctx, r.store.servers[r.server], tablesOf(parts), func(conn *sql.Conn) error {
+		total = Recovered{}
+		changed, err := r.store.write(ctx, conn, recoverBack.name, text, args...)
+		if err == nil && len(changed) != len(counts) {
+			err = fmt.Errorf("%d counts for %d statements", len(changed), len(counts))
+		}
+		for i := range changed {
+			*counts[i] += int(changed[i])
+		}
+		return err
+	})
+	if err == nil {
+		r.total.Back, r.total.Leases, r.total.Buried = r.total.Back+total.Back, r.total.Leases+total.Leases, r.total.Buried+total.Buried
+	}
+	return err
 }
 
-// findExpired gives the ids of run-out claims, by table. It locks nothing: the
-// update checks again.
-func (s *Store) findExpired(ctx context.Context, sv *server, tables []int, limit int) ([]tocsin.JobID, error) {
+// find returns the ids of claims to recover, by table, at most limit. It locks nothing: the update checks again. full reports whether there may be more.
+func (r *recovery) find(ctx context.Context, tables []int, limit int) (ids []tocsin.JobID, full bool, err error) {
 	type claim struct {
 		table int
 		id    tocsin.JobID
+		endedClaim
+		crashes int // before it
 	}
 	if limit <= 0 || len(tables) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
-	ask := question[claim]{
-		statement: expired, in: slots{"limit": limit}, scan: into(func(c *claim) []any { return []any{&c.table, &c.id} }),
-	}
-	claims, err := ask.ask(ctx, s.gated(sv), s.databasesIn(tables), tables, s.ofTable)
-	var ids []tocsin.JobID
-	for _, c := range claims {
-		if c.id.Table() == c.table && len(ids) < limit { // a misplaced row is Peek's to report
-			ids = append(ids, c.id)
+	s, sv := r.store, r.store.servers[r.server]
+	text := func(b []byte, table int) []byte {
+		if s.bySession(table) {
+			return ended.render(b, s.ofTable(table, slots{"limit": limit, "kind": r.kind}))
 		}
+		return expired.render(b, s.ofTable(table, slots{"limit": limit}))
 	}
-	return sortIDs(ids), err
+	scan := into(func(c *claim) []any { return []any{&c.table, &c.id, &c.token, &c.crashes} })
+	claims, err := question[claim]{statement: expired, text: text, scan: scan}.ask(ctx, s.gated(sv), s.databasesIn(tables), tables, s.ofTable)
+	for _, c := range claims {
+		switch lease := strings.HasPrefix(c.token, leasePrefix); {
+		case c.id.Table() != c.table || len(ids) == limit: // a misplaced row is Peek's to report
+			continue
+		case !s.bySession(c.table), lease:
+		case c.token != "" && !IsToken(c.token):
+			r.kind = knownKinds
+			r.fail(c.table, fmt.Errorf("job_id %s is claimed by %q, which is neither a session's claim nor a lease", c.id, c.token))
+			continue
+		default:
+			c.last = c.crashes+1 >= maxCrashesSession
+			r.found[c.id] = c.endedClaim
+		}
+		ids = append(ids, c.id)
+	}
+	return sortIDs(ids), len(claims) >= limit, err
 }
 
 // Prolonged is a claim that is to last longer.

@@ -22,20 +22,27 @@ var complete = prepare(`
 UPDATE /* tocsin complete */ {table} FORCE INDEX (PRIMARY)
 SET status = 2,
     action_time = UTC_TIMESTAMP(3),
+    claimed_by = '',
     gmt_modified = UTC_TIMESTAMP(3)
 WHERE job_id IN ({ids})
   AND version = {version}
   AND status IN (0, 1, 4);`)
 
-// unchanged is the condition of writes that only the holder of the attempt may make.
-// For a claimed row {status} is 1, {action} the deadline, {compare} = or, if the claim was prolonged, >=, and {by} byClaimer;
-// otherwise they are 0, the action_time as loaded, =, and empty.
+// unchanged is the condition of writes that only the holder of the attempt may make: {held} is asLoaded or byToken.
 const unchanged = `
 WHERE job_id = {job_id}
-  AND version = {version}
+  AND {held};`
+
+// byToken is the condition of a row that was claimed under a session. Its argument is the token.
+const byToken = `status = 1 AND claimed_by = ?`
+
+// asLoaded is the condition of other rows.
+// For a claimed row {status} is 1, {action} the deadline, {compare} = or, if the claim was prolonged, >=, and {by} byClaimer;
+// otherwise they are 0, the action_time as loaded, =, and empty.
+var asLoaded = prepare(`version = {version}
   AND attempts = {attempts}
   AND status = {status}
-  AND action_time {compare} {action}{by};`
+  AND action_time {compare} {action}{by}`)
 
 // byClaimer tells a claim from another claimer's with the same deadline, to the
 // millisecond: a sweep gives rows back as it found them, and another claimer may
@@ -48,7 +55,7 @@ var retry = prepare(`
 UPDATE /* tocsin retry */ {table} FORCE INDEX (PRIMARY)
 SET status = 0,
     action_time = {next},
-    attempts = attempts + 1,
+    attempts = attempts + 1,{crashes}
     claimed_by = '',
     last_error = ?,
     gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
@@ -57,9 +64,21 @@ SET status = 0,
 var snooze = prepare(`
 UPDATE /* tocsin snooze */ {table} FORCE INDEX (PRIMARY)
 SET status = 0,
-    action_time = {next},
+    action_time = {next},{crashes}
     claimed_by = '',{reason}
     gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
+
+// release makes a task pending again whose delivery did not begin, at its own time, {next}.
+var release = prepare(`
+UPDATE /* tocsin release */ {table} FORCE INDEX (PRIMARY)
+SET status = 0,
+    action_time = {next},
+    claimed_by = '',
+    gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
+
+// noCrashes is {crashes} of a claim under a session: an attempt that ended has not ended its process.
+const noCrashes = `
+    crashes = 0,`
 
 // withReason keeps why a task was put off. Its argument is the reason.
 const withReason = `
@@ -71,6 +90,7 @@ UPDATE /* tocsin bury */ {table} FORCE INDEX (PRIMARY)
 SET status = 4,
     action_time = UTC_TIMESTAMP(3),
     attempts = attempts + 1,
+    claimed_by = '',
     last_error = ?,
     gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
 
@@ -80,6 +100,7 @@ UPDATE /* tocsin skip */ {table} FORCE INDEX (PRIMARY)
 SET status = 3,
     action_time = UTC_TIMESTAMP(3),
     dedup_key = NULL,
+    claimed_by = '',
     last_error = ?,
     gmt_modified = UTC_TIMESTAMP(3)` + unchanged)
 
@@ -236,6 +257,10 @@ func (s *Store) settleText(outcomes []Outcome, groups [][]int) (b []byte, args [
 		case tocsin.Retried:
 			b, args = s.changeText(b, retry, o), append(args, cut(o.Reason))
 		case tocsin.Snoozed:
+			if o.Back {
+				b = s.changeText(b, release, o)
+				break
+			}
 			b = s.changeText(b, snooze, o)
 			if o.Reason != "" {
 				args = append(args, cut(o.Reason))
@@ -274,15 +299,21 @@ func (s *Store) completeText(b []byte, outcomes []Outcome, group []int) []byte {
 	})
 }
 
-// changeText renders retry, snooze, bury or skip.
+// changeText renders retry, snooze, release, bury or skip.
 func (s *Store) changeText(b []byte, st statement, o *Outcome) []byte {
-	in := slots{
-		"next": instant(o.Next), "job_id": o.JobID, "version": o.Version, "attempts": o.Attempts,
-		"status": tocsin.Pending, "compare": "=", "action": instant(o.Action), "by": "", "reason": "",
-	}
+	in := slots{"next": instant(o.Next), "job_id": o.JobID, "held": byToken, "crashes": noCrashes, "reason": ""}
 	if o.Reason != "" {
 		in["reason"] = withReason
 	}
+	if !o.Token {
+		in["held"], in["crashes"] = asLoaded.render(nil, o.asLoaded().fill), ""
+	}
+	return st.render(b, s.ofTable(o.JobID.Table(), in))
+}
+
+// asLoaded fills asLoaded.
+func (o *Outcome) asLoaded() slots {
+	in := slots{"version": o.Version, "attempts": o.Attempts, "status": tocsin.Pending, "compare": "=", "action": instant(o.Action), "by": ""}
 	if o.Claimed {
 		in["status"] = tocsin.Claimed
 	}
@@ -292,7 +323,7 @@ func (s *Store) changeText(b []byte, st statement, o *Outcome) []byte {
 	if o.byClaimer() {
 		in["by"] = byClaimer
 	}
-	return st.render(b, s.ofTable(o.JobID.Table(), in))
+	return in
 }
 
 func tablesOfOutcomes(outcomes []Outcome, groups [][]int) []int {

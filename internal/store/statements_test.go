@@ -47,6 +47,10 @@ func (b *bench) reads(tables ...int) map[string]ask {
 			page, err := b.Due(ctx, DueQuery{Type: 1, From: from, Until: maxMilli, Limit: 1})
 			return len(page.Rows), joined(page.Failed, err)
 		},
+		"due ids": func(ctx context.Context) (int, error) {
+			page, err := b.DueIDs(ctx, DueQuery{Type: 1, From: from, Until: maxMilli, Limit: 1})
+			return len(page.Entries), joined(page.Failed, err)
+		},
 		"load": func(ctx context.Context) (int, error) {
 			loaded, err := b.Load(ctx, 0, pending)
 			return len(loaded.Rows), joined(loaded.Failed, err)
@@ -80,9 +84,13 @@ func (b *bench) reads(tables ...int) map[string]ask {
 	return all
 }
 
-// figureReads asks for what is counted of the tables, and for the marks of outboxes in a database.
+// figureReads asks for what is counted of the tables, for what is claimed there, and for the marks of outboxes in a database.
 func (b *bench) figureReads(database int, tables []int) map[string]ask {
 	return map[string]ask{
+		"own claims": func(ctx context.Context) (int, error) {
+			claims, err := b.OwnClaims(ctx, 0, tables, bySessions)
+			return len(claims), err
+		},
 		"counts": func(ctx context.Context) (int, error) { all, err := b.Counts(ctx, 0, tables); return len(all), err },
 		"overdue": func(ctx context.Context) (int, error) {
 			all, failed, err := b.Overdue(ctx, 0, tables, maxMilli, 1)
@@ -119,13 +127,27 @@ func (b *bench) writes(tables ...int) map[string]ask {
 	return map[string]ask{
 		"claim":               claim(nil),
 		"claim what is known": claim(map[tocsin.JobID]*Row{row.JobID: {Info: tocsin.Info{JobID: row.JobID}}}),
+		"claim rows": func(ctx context.Context) (int, error) {
+			got, err := b.ClaimRows(ctx, RowsClaim{Rows: []duequeue.Entry{row}, Session: bySessions})
+			return len(got.Rows), joined(got.Failed, err)
+		},
+		"release": func(ctx context.Context) (int, error) {
+			by := make(map[tocsin.JobID]string)
+			for _, id := range claimed {
+				by[id] = ""
+			}
+			return b.ReleaseDoubtful(ctx, 0, by)
+		},
 		"settle": func(ctx context.Context) (int, error) {
 			_, err := b.Settle(ctx, 0, []Outcome{{JobID: row.JobID, Verb: tocsin.Completed}})
 			return 0, err
 		},
 		"prolong": func(ctx context.Context) (int, error) { return b.prolong(ctx, b.clock()-5500, "", claimed...) }, // it has run out by then, too
-		"recover": func(ctx context.Context) (int, error) { got, err := b.Recover(ctx, 0, tables, 9); return got.Back, err },
-		"own":     func(ctx context.Context) (int, error) { return 0, b.Own(ctx, "g", "me", map[int]int64{tables[0]: 1}) },
+		"recover": func(ctx context.Context) (int, error) {
+			got, err := b.Recover(ctx, 0, tables, 9, nil)
+			return got.Back, err
+		},
+		"own": func(ctx context.Context) (int, error) { return 0, b.Own(ctx, "g", "me", map[int]int64{tables[0]: 1}) },
 		"purge": func(ctx context.Context) (int, error) {
 			_, err := b.Purge(ctx, 0, tocsin.Done, maxMilli, []duequeue.Entry{row})
 			return 0, err
@@ -160,7 +182,7 @@ func TestASickTableHidesNoOther(t *testing.T) {
 	}{
 		"gone": {
 			func(b *bench) func() { b.exec("DROP TABLE " + b.layout.Table(1)); return func() {} },
-			[]string{"peek", "probe and peek", "due", "load", "counts", "overdue", "deaths", "dead", "audit", "recheck", "lacking", "absent", "locked"},
+			[]string{"peek", "probe and peek", "due", "due ids", "load", "counts", "overdue", "deaths", "dead", "audit", "recheck", "lacking", "absent", "locked"},
 		},
 		"locked": {func(b *bench) func() { return b.lockedTable(1) }, []string{"peek", "load", "locked"}},
 	} {
@@ -222,7 +244,7 @@ func TestATableBeyondTheLayoutIsRefused(t *testing.T) {
 		_, err := b.RecordRuns(ctx, 0, []*Run{run(id(4, 1), nil)})
 		return 0, err
 	}
-	for _, what := range []string{"claim", "claim what is known", "settle", "own", "purge", "redrive", "bury", "load", "runs", "record"} {
+	for _, what := range []string{"claim", "claim what is known", "claim rows", "settle", "own", "purge", "redrive", "bury", "load", "runs", "record"} {
 		if _, err := asks[what](t.Context()); err == nil || !strings.Contains(err.Error(), "table 4") {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -26,7 +26,9 @@ type Store struct {
 	home      []int          // database number -> server
 	names     []string       // table number -> full name
 	versions  []atomic.Int32 // database number -> its schema version, as last read
-	metrics   *metrics
+
+	ownerships []atomic.Pointer[string] // database number -> who may start its rows, as last read; nil: not read yet
+	metrics    *metrics
 
 	held   atomic.Bool               // see Hold
 	jumped atomic.Pointer[time.Time] // see Jumped
@@ -92,6 +94,8 @@ func Open(cfg tocsin.Config, options ...Option) (*Store, error) {
 		names:    make([]string, cfg.Layout.Total()),
 		versions: make([]atomic.Int32, cfg.Layout.Databases),
 		metrics:  newMetrics(),
+
+		ownerships: make([]atomic.Pointer[string], cfg.Layout.Databases),
 	}
 	for _, option := range options {
 		option(s)
@@ -158,6 +162,16 @@ func (s *Store) Close() error {
 // connection; the zero time without TLS.
 func (s *Store) CertificateExpires(server int) time.Time {
 	return s.servers[server].CertificateExpires()
+}
+
+// ByRows reports whether the layout rows that were read last say that every process claims each row under its session. Else tables have owners.
+func (s *Store) ByRows() bool {
+	for database := range s.ownerships {
+		if ownership := s.ownerships[database].Load(); ownership != nil {
+			return *ownership == layoutrow.ByRows
+		}
+	}
+	return false
 }
 
 // Layout is the layout of the config; Check compares it with what is stored.

@@ -82,6 +82,8 @@ type Outcome struct {
 	Attempts  int    // as loaded
 	Claimed   bool   // the row was claimed by this attempt
 	By        string // Claimed: the claimer; "": not compared
+	Token     bool   // Claimed: the row is By's as long as it has that in claimed_by, whatever its other columns say
+	Back      bool   // Token and Snoozed: the delivery did not begin, or is not to count: the row goes back as it was, and Next is its own time
 	InTx      bool   // Complete: it is probably InTx; such outcomes get a statement apart from those that hit all their rows
 	Action    int64  // as loaded; claimed: the deadline
 	Prolonged bool   // Claimed: the deadline may be later by now, see Prolong
@@ -131,7 +133,9 @@ type Offset struct {
 type Recovered struct {
 	Back   int // pending again
 	Leases int // the same, of workers that pull
-	Buried int // dead: the claim ran out for the fifth time
+	Buried int // dead: one claim too many ended without an outcome
+
+	Held bool // where claims end with their sessions: other transactions hold some of the rows, which are to be looked at again soon
 }
 
 // All is how many claims it ended.

@@ -367,7 +367,7 @@ func TestRecoverConforms(t *testing.T) {
 	for {
 		s.now = s.clock()
 		all := s.everyCrash()
-		if _, err := s.store.Recover(t.Context(), 0, []int{0}, 500); err != nil {
+		if _, err := s.store.Recover(t.Context(), 0, []int{0}, 500, nil); err != nil {
 			t.Fatal(err)
 		}
 		if s.clock()-s.now < 3000 {
