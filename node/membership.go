@@ -2,15 +2,18 @@ package node
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
 	"github.com/tocsinhq/tocsin/assign"
+	"github.com/tocsinhq/tocsin/dispatcher"
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/layoutrow"
 	"github.com/tocsinhq/tocsin/internal/name"
 	"github.com/tocsinhq/tocsin/internal/session"
 	"github.com/tocsinhq/tocsin/internal/store"
+	"github.com/tocsinhq/tocsin/scanner"
 )
 
 // membership is a node's place in its group: *assign.Assign where nodes own tables, *claimers where nobody does.
@@ -123,23 +126,32 @@ const (
 type claimers struct {
 	*assign.Rows
 	keeper     *session.Keeper // of the node's sessions
-	intake     intake
-	scan       scan
+	intake     *dispatcher.Dispatcher
+	scan       *scanner.Scanner
 	databaseOf func(table int) int
 
 	mu    sync.Mutex // held while tables are handed to intake and scan
 	begun bool
 	looks []look // by table
 	wrong []int  // databases
+
+	seen  sync.Mutex
+	names map[string]string // nodes by session, also of sessions that have gone
 }
 
 func newClaimers(cfg Config, s *store.Store, info assign.NodeInfo) (_ *claimers, err error) {
 	layout := cfg.Tables.Layout
-	c := &claimers{databaseOf: layout.DatabaseOf, looks: make([]look, layout.Total())}
+	c := &claimers{databaseOf: layout.DatabaseOf, looks: make([]look, layout.Total()), names: map[string]string{}}
 	id := name.NewID(cfg.Name)
 	c.keeper, err = session.New(session.Config{
 		Store: s, Group: cfg.Group, Node: id, Seat: true, Schema: layoutrow.SchemaVersion,
-		Changed: func([]int) { c.Note() }, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Changed: func(databases []int) { c.remember(databases); c.Note() },
+		Ended:   func(database int, id string) { c.intake.SessionEnded(database, id) },
+		Gone: func(database int, _ []string) {
+			first := database * layout.Tables
+			c.scan.Gone(first, first+layout.Tables)
+		},
+		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -149,6 +161,31 @@ func newClaimers(cfg Config, s *store.Store, info assign.NodeInfo) (_ *claimers,
 		Changed: func() { c.set(func() {}) }, Registerer: cfg.Registerer,
 	})
 	return c, nil
+}
+
+// mostNames bounds how many sessions are remembered.
+const mostNames = 10_000
+
+// remember notes whose the sessions are: when one has gone, its claims are to say on which node their tasks were.
+func (c *claimers) remember(databases []int) {
+	c.seen.Lock()
+	defer c.seen.Unlock()
+	if len(c.names) > mostNames {
+		clear(c.names)
+	}
+	for _, database := range databases {
+		members, _ := c.keeper.Sessions(database)
+		for _, m := range members {
+			c.names[m.ID] = m.Node
+		}
+	}
+}
+
+// nodes returns whose the sessions are, or were.
+func (c *claimers) nodes() map[string]string {
+	c.seen.Lock()
+	defer c.seen.Unlock()
+	return maps.Clone(c.names)
 }
 
 // Run works on the tables until ctx ends. Then it takes in nothing more, and returns when what is in delivery has ended or

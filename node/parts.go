@@ -103,12 +103,17 @@ func (p *parts) openDispatcher(ctx context.Context) (err error) {
 	p.runs = schedule.NewRuns(p.store, schedule.RunsConfig{
 		Missed: p.alarms.Missed, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
+	var sessions dispatcher.Sessions
+	if p.keeper != nil {
+		sessions = p.keeper
+	}
 	p.dispatcher, err = dispatcher.New(dispatcher.Config{
+		Sessions: sessions, DatabaseOf: p.cfg.Tables.Layout.DatabaseOf,
 		Store: p.store, Servers: len(p.store.Servers()), ServerOf: p.store.ServerOf, Node: p.group.ID(),
 		QueueCap: p.cfg.QueueCap, PayloadBytes: p.cfg.PayloadBytes, SweepGrace: p.cfg.SweepGrace, LookAhead: p.cfg.LookAhead,
 		DrainTimeout: p.cfg.DrainTimeout,
 		Runs:         p.runs, Leased: func(server int, tables []int, at time.Time) { p.scanner.RunOut(server, tables, at) },
-		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers, ClaimEach: p.claimers != nil,
+		Target: p.targets.of, Group: p.cfg.Group, LeaseOK: p.mayAct, Peers: p.group.Peers,
 		Woken: func(server int) { p.scanner.Wake(server) }, Refused: func(server int, rows []duequeue.Entry) { p.scanner.Refuse(server, rows) },
 		Exact: true, Settled: func(s dispatcher.Settlement) { died(p.alarms, s) }, Record: p.history.Record, Observe: p.cfg.observer(ctx),
 		Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
@@ -127,7 +132,7 @@ func (p *parts) openEngines(ctx context.Context, policies []biztype.Policy) (err
 	}
 	p.scanner, err = scanner.New(scanner.Config{
 		Store: p.store, Intake: p.dispatcher, Interval: p.cfg.ScanInterval, LookAhead: p.cfg.LookAhead,
-		Peers: p.group.Peers, RecoverOften: p.claimers != nil, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
+		Peers: p.group.Peers, Claims: p.claimers != nil, Nodes: p.nodes, Logger: p.cfg.Logger, Registerer: p.cfg.Registerer,
 	})
 	if err != nil {
 		return err
@@ -194,6 +199,14 @@ func (p *parts) ofGroup() (some []biztype.Policy) {
 		}
 	}
 	return some
+}
+
+// nodes returns whose the sessions are, or were; nil if rows are not claimed under sessions.
+func (p *parts) nodes() map[string]string {
+	if p.claimers == nil {
+		return nil
+	}
+	return p.claimers.nodes()
 }
 
 // leads reports whether this node does what one node of the group does for all: it has table 0. While etcd is away it still has.

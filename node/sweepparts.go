@@ -1,15 +1,12 @@
 package node
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +21,7 @@ import (
 	"github.com/tocsinhq/tocsin/internal/duequeue"
 	"github.com/tocsinhq/tocsin/internal/loop"
 	"github.com/tocsinhq/tocsin/internal/mysql"
+	"github.com/tocsinhq/tocsin/internal/session"
 	"github.com/tocsinhq/tocsin/internal/store"
 	"github.com/tocsinhq/tocsin/schedule"
 	"github.com/tocsinhq/tocsin/upkeep"
@@ -45,7 +43,8 @@ type sweepParts struct {
 	store      *store.Store
 	targets    *targets
 	dispatcher *dispatcher.Dispatcher
-	setting    sync.Mutex // held while policies are handed on: the latest ones last
+	keeper     *session.Keeper // nil: rows are claimed until a deadline, or none are
+	setting    sync.Mutex      // held while policies are handed on: the latest ones last
 	policies   atomic.Pointer[[]biztype.Policy]
 	writes     *writes
 	alarms     *upkeep.Alarms
@@ -92,16 +91,7 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.
 		Leads: func() bool { return true }, Hurry: w.cfg.only != nil, Logger: w.cfg.Logger, Registerer: w.metrics,
 	})
 	recorder := upkeep.NewRecorder(upkeep.RecorderConfig{Runs: w.store, Servers: w.store.Servers(), Logger: w.cfg.Logger, Registerer: w.metrics})
-	w.dispatcher, err = dispatcher.New(dispatcher.Config{
-		Store: w.store, Servers: len(w.store.Servers()), ServerOf: w.store.ServerOf, Node: w.cfg.Name + "-sweep-" + strings.ToLower(rand.Text()[:8]),
-		QueueCap: w.cfg.QueueCap, PayloadBytes: w.cfg.PayloadBytes, SweepGrace: w.cfg.SweepGrace, DrainTimeout: cmp.Or(w.mode.drain, cutOffAfter),
-		Runs: schedule.NewRuns(w.store, schedule.RunsConfig{ // its metrics would be those of Run; the sweeper counts what it skips
-			Missed: w.alarms.Missed, Logger: w.cfg.Logger,
-		}),
-		Target: w.targets.of, ClaimAll: true, MayClaim: w.writes.mayClaim, Settled: w.settled, Record: recorder.Record, Observe: w.cfg.observer(ctx),
-		Logger: w.cfg.Logger, // its metrics would be those of Run's dispatcher
-	})
-	if err != nil {
+	if err := w.openDispatcher(ctx, recorder); err != nil {
 		return err
 	}
 	if w.mode.stays { // the second that the sweeper gives is part of it
@@ -125,11 +115,14 @@ func (w *sweepParts) run(ctx context.Context, use func(context.Context, *upkeep.
 	})
 	g.Go(func() error { return w.watch(work) })
 	g.Go(func() error { w.writes.run(work); return nil })
+	kept := w.keepSessions(ctx)
+	defer kept()
 	w.raiseMarks(ctx, work, &g)
 	raised := w.startAlarms(ctx)
 	err = use(ctx, s)
 	end()
 	err = errors.Join(err, g.Wait())
+	kept() // all that was claimed is settled
 	raised()
 	return err
 }

@@ -125,6 +125,10 @@ func (f *facts) claimed(a *Answer) {
 		f.leased(a)
 		return
 	}
+	if f.Holder != nil {
+		f.held(a)
+		return
+	}
 	by := sentence("%s", t.ClaimedBy)
 	if strings.Contains(t.ClaimedBy, "-sweep-") {
 		by = sentence("%s, a sweeper,", t.ClaimedBy)
@@ -137,6 +141,19 @@ func (f *facts) claimed(a *Answer) {
 	}
 	a.set(StateClaimed, "it is claimed by %s until %s: until then only that process may deliver it", by, f.at(t.ActionTime))
 	if r := f.report(t.ClaimedBy); r != nil && !f.inHand(a, r) {
+		f.owner(a, r)
+	}
+}
+
+// held explains a row that is claimed under a session.
+func (f *facts) held(a *Answer) {
+	if f.Holder.Node == "" {
+		a.set(StateRunOut, "the session of its claim has ended: its process has died, or was cut off from the server")
+		a.also("a node takes the claim back within a minute or so, or the next sweep does; then the task is due again")
+		return
+	}
+	a.set(StateClaimed, "it is claimed by %s: only that process may deliver it, until it has settled it or its session ends", f.Holder.Node)
+	if r := f.report(f.Holder.Node); r != nil && !f.inHand(a, r) {
 		f.owner(a, r)
 	}
 }

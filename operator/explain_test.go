@@ -106,6 +106,13 @@ var explanations = map[string]struct {
 	"its own server says nothing of the nodes": {func(f *facts, r *node.Report) {
 		f.Group, f.NoEtcd, r.Node = taskGroup{Name: "orders", Open: true}, errors.New("db1 is away"), "host-x"
 	}, StateDue, []string{"not asked: the session tables: db1 is away"}},
+	"it is claimed under a session": {func(f *facts, r *node.Report) {
+		f.Task.Status, f.Task.ClaimedBy, f.Holder, f.Group.Open = tocsin.Claimed, "abcdefghjkmn000000000001", &holder{Node: "host-a"}, true
+		r.Task = nil
+	}, StateClaimed, []string{"it is claimed by host-a: only that process may deliver it, until it has settled it or its session ends"}},
+	"the session of its claim has ended": {func(f *facts, _ *node.Report) {
+		f.Task.Status, f.Task.ClaimedBy, f.Holder, f.Group.Open = tocsin.Claimed, "abcdefghjkmn000000000001", &holder{}, true
+	}, StateRunOut, []string{"the session of its claim has ended: its process has died, or was cut off from the server", "a node takes the claim back within a minute or so"}},
 	"nobody looks at its table": {func(f *facts, _ *node.Report) { f.Group.Owner, f.Group.Open = "", true }, StateNoOwner,
 		[]string{"no node of group orders has been seen in toc_0"}},
 	"another node answers at the address": {func(_ *facts, r *node.Report) { r.Node = "host-x" }, StateDue,

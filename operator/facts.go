@@ -99,6 +99,8 @@ type facts struct {
 	Policies []biztype.Stored
 	NoTypes  error // why the policies could not be read
 
+	Holder *holder // of a task that is claimed under a session; nil: it is not, or the sessions could not be read
+
 	First []tocsin.JobID // tasks of its biz type and biz_id that are in delivery or go before it, if the policy lets only so many be in delivery at once and these are as many
 
 	NoTurn error // why they could not be read
@@ -107,6 +109,11 @@ type facts struct {
 	NoEtcd error // why the nodes could not be read in full, from etcd or from the session tables
 
 	Pages []statusPage // of nodes that may have the task
+}
+
+// holder is the process under whose session a task is claimed.
+type holder struct {
+	Node string // "": the session has ended
 }
 
 // taskServer is where the task's table is.

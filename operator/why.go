@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -107,6 +108,25 @@ func (q *inquiry) row(ctx context.Context) {
 		q.unread(err)
 	case len(rows) > 0:
 		f.Task, q.number = &rows[0].Info, rows[0].Type
+		q.hold(ctx)
+	}
+}
+
+// hold reads whose the session is under which the task is claimed.
+func (q *inquiry) hold(ctx context.Context) {
+	task := q.facts.Task
+	if task.Status != tocsin.Claimed || !store.IsToken(task.ClaimedBy) {
+		return
+	}
+	sessions, read, _ := q.db.Sessions(ctx, q.server, []int{q.database(task.JobID)})
+	if len(read) == 0 {
+		return
+	}
+	q.facts.Holder = &holder{}
+	for _, one := range sessions {
+		if strings.HasPrefix(task.ClaimedBy, one.ID) {
+			q.facts.Holder.Node = one.Node
+		}
 	}
 }
 
@@ -259,7 +279,7 @@ func (q *inquiry) holders() (nodes []assign.NodeState) {
 		switch {
 		case n.ID == g.Owner:
 			nodes = slices.Insert(nodes, 0, n) // first, so that the cut to mostPages keeps the owner
-		case n.ID == task.ClaimedBy, pulled, lacks && slices.Contains(n.Info.Types, task.BizType):
+		case n.ID == task.ClaimedBy, q.facts.Holder != nil && n.ID == q.facts.Holder.Node, pulled, lacks && slices.Contains(n.Info.Types, task.BizType):
 			nodes = append(nodes, n)
 		}
 	}
