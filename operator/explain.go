@@ -101,12 +101,20 @@ func (f *facts) settled(a *Answer) {
 func (f *facts) deadOf() Sentence {
 	attempts := plural(f.Task.Attempts, "failed attempt")
 	switch p := f.policy(); {
-	case f.Task.Crashes >= store.MaxCrashes:
+	case f.Task.Crashes >= f.mostCrashes():
 		return sentence("%s that ran out without an outcome, as its process ended each time", plural(f.Task.Crashes, "claim"))
 	case p != nil && f.Task.Attempts < p.WithDefaults().Attempts:
 		return sentence("%s of %d, buried by its handler or by hand", attempts, p.WithDefaults().Attempts)
 	}
 	return attempts
+}
+
+// mostCrashes is how many claims may end without an outcome until the task is dead.
+func (f *facts) mostCrashes() int {
+	if f.Group.Open {
+		return store.MaxCrashesSession
+	}
+	return store.MaxCrashes
 }
 
 // quoted is an error as it stands in a row.
@@ -214,7 +222,7 @@ func (f *facts) history(a *Answer) {
 		a.also("%s", f.tried())
 	}
 	if t.Crashes > 0 {
-		a.also("%s of it ran out without an outcome, as if it ended its process; with %d it is dead", plural(t.Crashes, "claim"), store.MaxCrashes)
+		a.also("%s of it ran out without an outcome, as if it ended its process; with %d it is dead", plural(t.Crashes, "claim"), f.mostCrashes())
 	}
 }
 

@@ -264,9 +264,13 @@ func (s *Store) auditSlots(q AuditQuery) slots {
 		span := peekRange(PeekQuery{From: q.From, Until: maxMilli, After: q.After})
 		rows = auditStatus.render(nil, slots{"status": q.Status, "range": span}.fill)
 	}
+	crashes := MaxCrashes
+	if s.ByRows() {
+		crashes = MaxCrashesSession
+	}
 	return slots{
 		"total": s.layout.Total(), "rows": rows, "limit": q.Limit, "examples": auditExamples, "grace": int(q.Grace / time.Second),
-		"types": q.Types, "paused": q.Paused, "crashes": MaxCrashes, "attempts": q.attempts(nil),
+		"types": q.Types, "paused": q.Paused, "crashes": crashes, "attempts": q.attempts(nil),
 		"no_schedule": func(table int) []byte {
 			database := s.layout.DatabaseOf(table)
 			if q.Unscheduled[database] {

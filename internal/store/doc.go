@@ -4,10 +4,13 @@
 //	scanner -----> Peek, Bells, Recover      ids of rows nearly due
 //	               Due                       whole rows of a backlog
 //	dispatcher --> Load, Claim, ReadBack     rows by primary key
+//	               ClaimRows                 rows under a session
+//	               ReleaseDoubtful           rows of claims that got no answer
 //	               Settle                    outcomes
 //	               Prolong                   claims of handlers that are over their time-out
 //	               Recheck                   what was cancelled or rescheduled during its delivery
 //	session -----> BeatSessions, Sessions    who may claim
+//	               OwnClaims                 what a process has claimed
 //	assign ------> Own, Owners               who took a table last
 //	upkeep ------> Peek, Recover             overdue rows of any table
 //	               Purge, PurgeBells         rows that finished long ago
@@ -27,7 +30,7 @@
 //
 // On failure: a statement that reads or takes rows of many tables at once repeats a
 // failed group table by table, so that a missing or locked table hides no other; the
-// errors name it. Prolong, Recover and RedriveDead also leave out rows that other
+// errors name it. Prolong, Recover, ReleaseDoubtful and RedriveDead also leave out rows that other
 // transactions hold. Deadlocks are repeated for half a second. Settle is one transaction
 // that is rolled back on any error. After a lost connection only the caller can
 // decide whether to ask again. Every write here may be repeated, except RecordRuns,

@@ -74,7 +74,7 @@ const RecoverAfter = 5 * time.Second
 // How many claims of a task may end without an outcome before it is buried: it seems to kill its process.
 const (
 	MaxCrashes        = 5 // where claims run out
-	maxCrashesSession = 6 // where they end with their sessions
+	MaxCrashesSession = 6 // where they end with their sessions
 )
 
 // Recover ends claims of the tables that nobody will settle, at most limit of them (500 at most). Where it did limit of them, there may be more.
@@ -235,7 +235,7 @@ func (r *recovery) find(ctx context.Context, tables []int, limit int) (ids []toc
 			r.fail(c.table, fmt.Errorf("job_id %s is claimed by %q, which is neither a session's claim nor a lease", c.id, c.token))
 			continue
 		default:
-			c.last = c.crashes+1 >= maxCrashesSession
+			c.last = c.crashes+1 >= MaxCrashesSession
 			r.found[c.id] = c.endedClaim
 		}
 		ids = append(ids, c.id)
