@@ -202,7 +202,7 @@ func (c *claiming) letGo(e duequeue.Entry) {
 	}
 }
 
-// release lets go of all that was taken up for the claim, but for the entries.
+// release gives back the payload room and the special tasks of a claim that was not made. Its entries stay in flight.
 func (c *claiming) release() {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()

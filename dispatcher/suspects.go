@@ -29,7 +29,7 @@ type waitingSuspect struct {
 	tried time.Time
 }
 
-// besideCrashes is how many suspects may be in hand if one of them has so many crashes.
+// besideCrashes is how many suspects may be in hand, by the highest number of crashes among them.
 func besideCrashes(crashes int) int {
 	switch crashes {
 	case 0, 1:

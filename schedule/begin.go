@@ -140,7 +140,7 @@ func (b *beginning) run(ctx context.Context) error {
 		}
 		n, err := b.exec(ctx, claimRunUnder, b.by, uint64(b.me.id), b.by[:store.SessionSize])
 		if err == nil && n == 0 {
-			err = errSessionGone // what was replaced is not, then
+			err = errSessionGone // the transaction is rolled back, with what was replaced
 		}
 		return err
 	case b.Ended != "":

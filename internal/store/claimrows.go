@@ -69,7 +69,7 @@ WHERE job_id IN ({ids})
   AND status = 0
   AND action_time <= UTC_TIMESTAMP(3){ahead} {turn};`)
 
-// readable refuses rows whose payload has a newer version than {newest}, which has so many digits: see client.TakeVersion. Texts are
+// readable refuses rows whose payload has a newer version than {newest}, a number of {digits} digits: see client.TakeVersion. Texts are
 // compared, as a number that can't be read would end the statement in strict mode.
 var readable = prepare(` AND (headers IS NULL
     OR LOCATE('` + client.VersionHeader + `', headers) = 0
