@@ -16,7 +16,8 @@ var ended = prepare(`
     {table_no},
     job_id,
     claimed_by,
-    crashes
+    crashes,
+    action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND
 FROM {table} FORCE INDEX (idx_due)
 WHERE status = 1
   AND IF(claimed_by LIKE '` + leasePrefix + `%',
@@ -25,9 +26,10 @@ WHERE status = 1
 ORDER BY action_time
 LIMIT {limit})`)
 
-// knownKinds leaves out claims whose tokens are of no known kind.
+// knownKinds leaves out claims whose tokens are of no known kind, until their deadlines are over: the claims of owners, from before the ownership
+// was changed.
 const knownKinds = `
-  AND (claimed_by LIKE '` + leasePrefix + `%' OR CHAR_LENGTH(claimed_by) IN (0, 24))`
+  AND (claimed_by LIKE '` + leasePrefix + `%' OR CHAR_LENGTH(claimed_by) IN (0, 24) OR action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND)`
 
 // ofEnded is the condition that a claim still stands, under the token that is the last argument, and that its session does not exist. A
 // session's id is never used again, so it will not exist later either.

@@ -134,16 +134,17 @@ func TestOnlyLeasesRunOutWhereClaimsEndWithSessions(t *testing.T) {
 	}
 }
 
-// Rows that are claimed by a text of another kind are named, and hide no other, however many they are.
+// Rows that are claimed by a text of another kind are named, and hide no other, however many they are. They come back when what would be their
+// deadline has passed: an owner has claimed them, before the ownership was changed.
 func TestAClaimOfAnUnknownKindIsNamed(t *testing.T) {
 	t.Parallel()
 	b := openClaims(t)
 	past := b.clock() - 60_000
 	for i := range 5 {
-		b.add(task{id: id(0, i), status: tocsin.Claimed, action: past, by: "node-a"})
+		b.add(task{id: id(0, i), status: tocsin.Claimed, action: b.clock() + 600_000, by: "node-a"})
 	}
 	for i := range 3 {
-		b.add(task{id: id(0, 10+i), status: tocsin.Claimed, action: past + 1000, by: Token(goneSession, uint64(i))})
+		b.add(task{id: id(0, 10+i), status: tocsin.Claimed, action: b.clock() + 700_000, by: Token(goneSession, uint64(i))})
 	}
 	got, err := b.Recover(t.Context(), 0, b.TablesOf(0), 3, nil)
 	if got != (Recovered{Back: 3}) || err == nil || !strings.Contains(err.Error(), `"node-a"`) || !strings.Contains(err.Error(), b.layout.Table(0)+" on db1") {
@@ -153,6 +154,10 @@ func TestAClaimOfAnUnknownKindIsNamed(t *testing.T) {
 		if r := b.row(id(0, i)); r.ClaimedBy != "node-a" || r.Status != tocsin.Claimed {
 			t.Errorf("%+v", r)
 		}
+	}
+	b.add(task{id: id(0, 20), status: tocsin.Claimed, action: past, by: "node-b"})
+	if got, _ := b.Recover(t.Context(), 0, b.TablesOf(0), 3, nil); got.Back != 1 || b.row(id(0, 20)).Status != tocsin.Pending {
+		t.Errorf("%+v, %+v", got, b.row(id(0, 20)))
 	}
 }
 

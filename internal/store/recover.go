@@ -20,7 +20,8 @@ var expired = prepare(`
     {table_no},
     job_id,
     '',
-    0
+    0,
+    1
 FROM {table} FORCE INDEX (idx_due)
 WHERE status = 1
   AND action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND
@@ -211,7 +212,8 @@ func (r *recovery) find(ctx context.Context, tables []int, limit int) (ids []toc
 		table int
 		id    tocsin.JobID
 		endedClaim
-		crashes int // before it
+		crashes int  // before it
+		over    bool // its action_time has passed by 5 s, which is a deadline if an owner has claimed it
 	}
 	if limit <= 0 || len(tables) == 0 {
 		return nil, false, nil
@@ -223,14 +225,14 @@ func (r *recovery) find(ctx context.Context, tables []int, limit int) (ids []toc
 		}
 		return expired.render(b, s.ofTable(table, slots{"limit": limit}))
 	}
-	scan := into(func(c *claim) []any { return []any{&c.table, &c.id, &c.token, &c.crashes} })
+	scan := into(func(c *claim) []any { return []any{&c.table, &c.id, &c.token, &c.crashes, &c.over} })
 	claims, err := question[claim]{statement: expired, text: text, scan: scan}.ask(ctx, s.gated(sv), s.databasesIn(tables), tables, s.ofTable)
 	for _, c := range claims {
 		switch lease := strings.HasPrefix(c.token, leasePrefix); {
 		case c.id.Table() != c.table || len(ids) == limit: // a misplaced row is Peek's to report
 			continue
 		case !s.bySession(c.table), lease:
-		case c.token != "" && !IsToken(c.token):
+		case c.token != "" && !IsToken(c.token) && !c.over:
 			r.kind = knownKinds
 			r.fail(c.table, fmt.Errorf("job_id %s is claimed by %q, which is neither a session's claim nor a lease", c.id, c.token))
 			continue
