@@ -42,7 +42,7 @@ func TestGrantsNameDatabasesAndTablesAsTheServerReadsThem(t *testing.T) {
 			"GRANT SELECT, UPDATE ON `toc_1`.`layout` TO `s`@`%`;\nGRANT SELECT ON `toc_1`.`biz_type` TO `s`@`%`;\n" +
 				"GRANT INSERT ON `toc_1`.`doorbell` TO `s`@`%`;\nGRANT SELECT, INSERT, UPDATE ON `toc_1`.`mark` TO `s`@`%`;\n" +
 				"GRANT SELECT, UPDATE ON `toc_1`.`schedule` TO `s`@`%`;\nGRANT INSERT ON `toc_1`.`run` TO `s`@`%`;\n" +
-				"GRANT SELECT, INSERT, UPDATE, DELETE ON `toc_1`.`session` TO `s`@`%`;\nGRANT SELECT, INSERT, UPDATE, DELETE ON `toc_1`.`session_about` TO `s`@`%`;\n" +
+				"GRANT SELECT, INSERT, UPDATE, DELETE ON `toc_1`.`session` TO `s`@`%`;\nGRANT SELECT, INSERT, DELETE ON `toc_1`.`session_about` TO `s`@`%`;\n" +
 				"GRANT SELECT, INSERT, UPDATE ON `toc_1`.`task_0000` TO `s`@`%`;\nGRANT SELECT, INSERT, UPDATE ON `toc_1`.`task_0001` TO `s`@`%`;"},
 		"two roles, a strange user": {GrantOptions{Roles: []string{"biz", "audit"}, User: "o'neil`\\", Host: "10.%"},
 			"GRANT SELECT ON `toc\\_1`.* TO `o'neil``\\`@`10.%`;\nGRANT INSERT, UPDATE ON `toc_1`.`biz_type` TO `o'neil``\\`@`10.%`;"},

@@ -75,7 +75,7 @@ var roles = []Role{
 		Name: "sweep", Does: "tocsin sweep",
 		rights: map[string][]string{
 			layoutTable: {"SELECT", "UPDATE"}, "biz_type": selected, "doorbell": {"INSERT"}, "mark": keeping, "schedule": {"SELECT", "UPDATE"},
-			"run": {"INSERT"}, "session": beating, "session_about": beating, taskFile: {"SELECT", "INSERT", "UPDATE"},
+			"run": {"INSERT"}, "session": beating, "session_about": {"SELECT", "INSERT", "DELETE"}, taskFile: {"SELECT", "INSERT", "UPDATE"},
 		},
 	},
 	{

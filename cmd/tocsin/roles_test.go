@@ -399,19 +399,6 @@ func (u *roleUser) actRestore() error {
 	return u.runAll("ddl restore-check")
 }
 
-func (u *roleUser) actSweep() error {
-	u.age(0, 1)
-	u.overdue("coupon.remind", 8)
-	id := u.addOne("coupon.remind") // one whose claim ran out
-	u.set(id, "status = 1, claimed_by = 'gone', action_time = UTC_TIMESTAMP(3) - INTERVAL 10 MINUTE")
-	u.hourly("hourly", -time.Second)
-	sweep := "sweep --once"
-	if u.lacks {
-		sweep += " --timeout 5s" // it tries again until its time is over
-	}
-	return errors.Join(u.runAll(sweep), u.left("status = 1"), u.left("status <> 2 AND biz_id < 99"), u.recorded())
-}
-
 // recorded returns an error if there are no runs: a sweep that may not write them only logs it.
 func (u *roleUser) recorded() error {
 	u.t.Helper()
