@@ -31,13 +31,13 @@ LIMIT {limit})`)
 const knownKinds = `
   AND (claimed_by LIKE '` + leasePrefix + `%' OR CHAR_LENGTH(claimed_by) IN (0, 24) OR action_time <= UTC_TIMESTAMP(3) - INTERVAL 5 SECOND)`
 
-// ofEnded is the condition that a claim still stands, under the token that is the last argument, and that its session does not exist. A
-// session's id is never used again, so it will not exist later either.
+// ofEnded is the condition that a claim still stands, under the token that is the last argument but one, and that its session, which the last one names,
+// does not exist. A session's id is never used again, so it will not exist later either. The id is no part of the row: MySQL would join all sessions.
 const ofEnded = `
 WHERE job_id IN ({ids})
   AND status = 1
   AND claimed_by = ?
-  AND NOT EXISTS (SELECT 1 FROM {database}.session FORCE INDEX (PRIMARY) WHERE id = LEFT(claimed_by, 12));`
+  AND NOT EXISTS (SELECT 1 FROM {database}.session FORCE INDEX (PRIMARY) WHERE id = ?);`
 
 // endedBack and endedBury end claims of one table and token whose session does not exist. Their first argument is who claimed.
 // Primary key. Zero rows: the row was settled or recovered, or the session exists.

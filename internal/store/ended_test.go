@@ -215,7 +215,7 @@ func TestRecoverBySessionsChecksAgainWhenItWrites(t *testing.T) {
 	for table, token := range []string{gone, Token(bySessions[0], 1)} {
 		for _, st := range []statement{endedBack, endedBury} {
 			text := b.union(st, slots{"ids": []tocsin.JobID{id(table, 1), id(table, 2), id(table, 3)}}, table)
-			res, err := b.db.Exec(text, "node-a", token)
+			res, err := b.db.Exec(text, "node-a", token, token[:SessionSize])
 			if err != nil {
 				t.Fatal(err)
 			}

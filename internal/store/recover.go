@@ -186,7 +186,7 @@ func (r *recovery) write(ctx context.Context, parts []idsOf) error {
 				st, count = endedBury, &total.Buried
 			}
 			text, counts = st.render(text, r.store.ofTable(part.table, slots{"ids": ids})), append(counts, count)
-			args = append(args, r.claimer(c.token), c.token)
+			args = append(args, r.claimer(c.token), c.token, c.token[:min(SessionSize, len(c.token))])
 		}
 	}
 	err := r.store.transact(ctx, r.store.servers[r.server], tablesOf(parts), func(conn *sql.Conn) error {
