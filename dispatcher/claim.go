@@ -19,7 +19,7 @@ func (s *server) needsClaim(t *task, now int64) bool {
 	}
 	r := t.lane.kind.rule.Load()
 	overdue := time.Duration(now-t.row.Action) * time.Millisecond
-	if s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter || t.turn != nil && time.Since(t.loaded) > staleAfter/2 {
+	if s.d.cfg.ClaimAll || r.claims() || t.row.Crashes > 0 || overdue >= r.claimAfter || t.turn != nil && time.Since(t.loaded) > staleAfter/2 {
 		return true
 	}
 	return overdue > time.Second && time.Now().Before(s.known(t.table()).uncleanUntil)
@@ -118,7 +118,6 @@ func (s *server) claim(l *lane, owner string, tasks []*task) []*task {
 		Hold:   hold,
 		Fence:  s.d.fence(owner),
 		Known:  known,
-		Shared: s.d.cfg.ClaimEach,
 		PerKey: l.perKey(),
 		NoWait: wary,
 	})

@@ -157,7 +157,6 @@ type Config struct {
 	Refused      func(int, []duequeue.Entry)         // of a server: they are due again within LookAhead, and find no room until then; nil: nobody asks
 	Exact        bool                                // held rows start within a fraction of a millisecond, which synctest can't play; false: by Go's timers
 	ClaimAll     bool                                // claim every row before it starts, as a sweep must
-	ClaimEach    bool                                // the same for a node of a group in which nobody owns tables: see duequeue.Access.Guest
 	MayClaim     func(server int) error              // why nothing may be claimed on a server just now; nil: it always may
 	Settled      func(Settlement)                    // called when an outcome is stored, concurrently, must be quick; nil: not called
 	Record       func(server int, runs []*store.Run) // called with the runs of a server's stored outcomes, concurrently, must be quick; it may keep the slice; nil: no history is kept

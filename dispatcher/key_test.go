@@ -124,11 +124,11 @@ func TestProcessesShareAKeysTurns(t *testing.T) { eachWay(t, testProcessesShareA
 func testProcessesShareAKeysTurns(t *testing.T) {
 	log := newCalls(quick)
 	p := keyPolicy(1)
+	p.Strict = true // each row is claimed, also where tables have owners
 	sinks := map[string]Sink{p.Name: handler(log.deliver)}
-	each := func(c *Config) { c.ClaimEach = true }
 	synctest.Test(t, func(t *testing.T) {
-		a := newRig(t, sinks, each)
-		b := newRig(t, sinks, func(c *Config) { each(c); c.Store, c.Node = a.store, "node-2" })
+		a := newRig(t, sinks, nil)
+		b := newRig(t, sinks, func(c *Config) { c.Store, c.Node = a.store, "node-2" })
 		b.store = a.store
 		fails := 0
 		a.store.fail(func(statement string, _ []tocsin.JobID) error {

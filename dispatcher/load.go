@@ -112,7 +112,7 @@ func (s *server) popAll(now int64, into []duequeue.Entry) (batch []duequeue.Entr
 func (s *server) lead(l *lane) time.Duration {
 	rule := l.kind.rule.Load()
 	switch {
-	case s.d.cfg.ClaimAll || s.d.cfg.ClaimEach || s.unsure(time.Now()):
+	case s.d.cfg.ClaimAll || s.unsure(time.Now()):
 		return 0
 	case s.d.claims() && rule.ahead():
 		return claimLead

@@ -59,7 +59,7 @@ func testALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore(t *testing.T) {
 			var got []error
 			var mu sync.Mutex
 			p := long("order.close", 1)
-			if c.last {
+			if p.Strict = c.claims; c.last {
 				p.Attempts = 1
 			}
 			inBubbleWith(t, p, handler(func(ctx context.Context, task tocsin.Info) error {
@@ -68,7 +68,7 @@ func testALongDeliveryLearnsThatItsTaskIsNotWantedAnyMore(t *testing.T) {
 				defer mu.Unlock()
 				got = append(got, err)
 				return err
-			}), func(cfg *Config) { cfg.Logger, cfg.ClaimEach = log.Logger(), c.claims }, func(r *rig) {
+			}), func(cfg *Config) { cfg.Logger = log.Logger() }, func(r *rig) {
 				id := r.add(0, 1, 0)
 				pass(5 * time.Second)
 				r.store.change(id, c.change)

@@ -238,7 +238,6 @@ func (b *bench) keyPlans(t *testing.T) {
 		"claim":     b.heldText(nil, claim, parts[0], 1),
 		"seize":     seizing(1).one(nil, seize, entries),
 		"as read":   seizing(0).one(nil, seize, entries),
-		"seized":    seizing(0).one(nil, seized, entries),
 		"claimed":   b.heldText(nil, claimed, parts[0], 1),
 		"complete":  completing,
 		"retry":     b.changeText(nil, retry, &Outcome{JobID: ids[0]}),

@@ -40,12 +40,10 @@ func (c *claiming) seize(ctx context.Context, entries []duequeue.Entry) (left []
 		return entries, nil
 	}
 	z := &seizure{claiming: c, groups: c.alikeByTable(entries)}
-	hits, err := z.send(ctx, entries)
+	counts, err := z.send(ctx, entries)
 	switch {
-	case err == nil && z.Shared:
-		left = z.shared(hits.ids, entries)
 	case err == nil:
-		left, err = z.count(ctx, hits.counts[1:]) // after that of BEGIN
+		left, err = z.count(ctx, counts[1:]) // after that of BEGIN
 	case errors.Is(err, errNoClock):
 		return entries, nil
 	case mysql.ClassOf(err) == mysql.Other && !local(err): // in doubt
@@ -99,45 +97,27 @@ func (c *claiming) alikeByTable(entries []duequeue.Entry) (groups [][]duequeue.E
 	return groups
 }
 
-// hits are what a packet claimed.
-type hits struct {
-	counts []int64        // of rows, for each group
-	ids    []tocsin.JobID // if the claims are shared
-}
-
 // send sends the packet over a connection of its own. The deadline counts from then on, however long all connections were in use. It gives the
 // connection back: reading back needs one too, and many claims that hold one each would wait for each other.
-//
-// Where several processes claim the same rows, many are another's: the packet also reads which it hit. Else it hits nearly
-// always all, and a count for each group says so.
-func (z *seizure) send(ctx context.Context, entries []duequeue.Entry) (got hits, err error) {
+func (z *seizure) send(ctx context.Context, entries []duequeue.Entry) (counts []int64, err error) {
 	conn, err := z.store.conn(ctx, z.server, z.store.databasesIn(tablesOfEntries(entries)))
 	if err != nil {
-		return hits{}, err
+		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
 	term := z.server.Term()
 	latest := z.server.clock.read(term, bounds.latest)
 	if latest == 0 {
-		return hits{}, errNoClock
+		return nil, errNoClock
 	}
 	z.latest, z.deadline, z.sure = latest+farAhead, latest+roundUp(z.Hold), z.server.clock.read(term, bounds.now)/1000-seizable
 	text, args := z.text()
-	if z.Shared {
-		err = z.store.read(ctx, conn, seize.name, text, func(_ int, rows *sql.Rows) error {
-			var id tocsin.JobID
-			err := rows.Scan(&id)
-			got.ids = append(got.ids, id)
-			return err
-		}, args...)
-	} else {
-		got.counts, err = z.store.write(ctx, conn, seize.name, text, args...)
-	}
+	counts, err = z.store.write(ctx, conn, seize.name, text, args...)
 	z.server.full.note(err)
 	if err != nil {
-		return hits{}, z.failed(ctx, conn, entries, err)
+		return nil, z.failed(ctx, conn, entries, err)
 	}
-	return got, nil
+	return counts, nil
 }
 
 // failed gives the error of a packet. Only one that a statement in it has, and no commit, shows that nothing is claimed.
@@ -176,17 +156,6 @@ func (z *seizure) count(ctx context.Context, counts []int64) (left []duequeue.En
 		return nil, z.doubt(idsOfEntries(parts), err)
 	}
 	return sortEntries(append(left, others...)), nil
-}
-
-// shared books the rows that were claimed. The others are another's, unless the server's clock was beyond the latest.
-func (z *seizure) shared(ids []tocsin.JobID, entries []duequeue.Entry) (left []duequeue.Entry) {
-	last := len(ids) - 1
-	if last < 0 || ids[last] != 0 {
-		z.take(ids)
-		return nil
-	}
-	z.take(ids[:last])
-	return slices.DeleteFunc(slices.Clone(entries), func(e duequeue.Entry) bool { return slices.Contains(ids, e.JobID) })
 }
 
 // afterRefusal goes on after the server refused something in the packet that may be a fault of one table: its others are
@@ -230,27 +199,11 @@ func (z *seizure) take(ids []tocsin.JobID) {
 	z.mark(z.taken[first:], z.deadline)
 }
 
-// text is the transaction: the claims and, if they are shared, which rows they hit, and whether the clock was beyond the latest.
+// text is the transaction.
 func (z *seizure) text() (b []byte, args []any) {
 	b = append(b, "BEGIN;"...)
 	for _, group := range z.groups {
 		b, args = z.one(b, seize, group), append(args, z.By)
-	}
-	var shared [][]duequeue.Entry
-	if z.Shared {
-		shared = z.groups
-	}
-	for groups := range slices.Chunk(shared, maxTables) {
-		for i, group := range groups {
-			if i > 0 {
-				b = append(b, unionAll...)
-			}
-			b, args = z.one(b, seized, group), append(args, z.By)
-		}
-		b = append(b, ';')
-	}
-	if z.Shared {
-		b = beyond.render(b, slots{"latest": instant(z.latest)}.fill)
 	}
 	return append(b, "COMMIT"...), args
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -29,18 +28,15 @@ func TestClaimOfKnownRows(t *testing.T) {
 	}
 	b, seq := open(t, small), 0
 	for name, c := range cases {
-		for _, shared := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, shared %t", name, shared), func(t *testing.T) {
-				seq++
-				ids := []tocsin.JobID{id(0, 2*seq), id(0, 2*seq+1), id(3, seq)}
-				asked := b.known(c.overdue, ids...)
-				asked.Shared = shared
-				if c.change != "" {
-					b.exec("UPDATE " + b.layout.Table(0) + " SET " + c.change + " WHERE job_id = " + ids[1].String())
-				}
-				claimsAsRead(t, b, asked, c.claimed)
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			seq++
+			ids := []tocsin.JobID{id(0, 2*seq), id(0, 2*seq+1), id(3, seq)}
+			asked := b.known(c.overdue, ids...)
+			if c.change != "" {
+				b.exec("UPDATE " + b.layout.Table(0) + " SET " + c.change + " WHERE job_id = " + ids[1].String())
+			}
+			claimsAsRead(t, b, asked, c.claimed)
+		})
 	}
 }
 
@@ -57,7 +53,7 @@ func claimsAsRead(t *testing.T, b *bench, asked Claim, want int) {
 		if stored.Status != tocsin.Claimed || stored.ClaimedBy != "node-a" || stored.Action != row.Action || row.Action < before+60_000 {
 			t.Errorf("returned %+v\nstored %+v", row, stored)
 		}
-		if again := row.Payload != "as read"; again && (asked.Shared || want == len(asked.Rows)) {
+		if again := row.Payload != "as read"; again && want == len(asked.Rows) {
 			t.Errorf("%s was read again", row.JobID)
 		}
 	}
@@ -98,22 +94,16 @@ func TestAClaimOfKnownRowsReadsThoseWithAnotherVersion(t *testing.T) {
 // The server refuses the rows of one table, for a reason that is neither a lock nor a lack of room.
 func TestAClaimOfKnownRowsLeavesOutTheTableThatRefusesIt(t *testing.T) {
 	t.Parallel()
-	for _, shared := range []bool{false, true} {
-		t.Run(fmt.Sprintf("shared %t", shared), func(t *testing.T) {
-			t.Parallel()
-			b := open(t, small)
-			asked := b.known(5000, id(0, 1), id(0, 2), id(3, 3))
-			asked.Shared = shared
-			b.exec("CREATE TRIGGER " + b.layout.Database(0) + ".refuse BEFORE UPDATE ON " + b.layout.Table(0) +
-				" FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'")
-			rows, err := b.Claim(t.Context(), asked)
-			if len(rows) != 1 || rows[0].JobID != id(3, 3) {
-				t.Errorf("claimed %+v, want the row of the other table", rows)
-			}
-			if doubt := (*InDoubt)(nil); err == nil || errors.As(err, &doubt) {
-				t.Errorf("got %v", err)
-			}
-		})
+	b := open(t, small)
+	asked := b.known(5000, id(0, 1), id(0, 2), id(3, 3))
+	b.exec("CREATE TRIGGER " + b.layout.Database(0) + ".refuse BEFORE UPDATE ON " + b.layout.Table(0) +
+		" FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'")
+	rows, err := b.Claim(t.Context(), asked)
+	if len(rows) != 1 || rows[0].JobID != id(3, 3) {
+		t.Errorf("claimed %+v, want the row of the other table", rows)
+	}
+	if doubt := (*InDoubt)(nil); err == nil || errors.As(err, &doubt) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -121,29 +111,23 @@ func TestAClaimOfKnownRowsLeavesOutTheTableThatRefusesIt(t *testing.T) {
 // as its claimer relies on, and tell that the process stood still.
 func TestAClaimOfKnownRowsHoldsByTheServersClock(t *testing.T) {
 	t.Parallel()
-	for _, shared := range []bool{false, true} {
-		t.Run(fmt.Sprintf("shared %t", shared), func(t *testing.T) {
-			t.Parallel()
-			b := open(t, small)
-			asked := b.known(120_000, id(0, 1), id(3, 3))
-			asked.Shared = shared
-			known := &b.servers[0].clock.known
-			known.last.micro -= time.Minute.Microseconds()
-			known.best.micro -= time.Minute.Microseconds()
-			before := b.clock()
-			rows, err := b.Claim(t.Context(), asked)
-			if err != nil || len(rows) != 2 {
-				t.Fatalf("%v, claimed %+v", err, rows)
-			}
-			for _, row := range rows {
-				if stored := b.row(row.JobID); row.Action < before+asked.Hold.Milliseconds() || stored.Action != row.Action {
-					t.Errorf("at %d claimed until %d, stored %d", before, row.Action, stored.Action)
-				}
-			}
-			if b.Jumped().IsZero() {
-				t.Error("nobody is told that the process stood still")
-			}
-		})
+	b := open(t, small)
+	asked := b.known(120_000, id(0, 1), id(3, 3))
+	known := &b.servers[0].clock.known
+	known.last.micro -= time.Minute.Microseconds()
+	known.best.micro -= time.Minute.Microseconds()
+	before := b.clock()
+	rows, err := b.Claim(t.Context(), asked)
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%v, claimed %+v", err, rows)
+	}
+	for _, row := range rows {
+		if stored := b.row(row.JobID); row.Action < before+asked.Hold.Milliseconds() || stored.Action != row.Action {
+			t.Errorf("at %d claimed until %d, stored %d", before, row.Action, stored.Action)
+		}
+	}
+	if b.Jumped().IsZero() {
+		t.Error("nobody is told that the process stood still")
 	}
 }
 

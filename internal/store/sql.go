@@ -102,24 +102,6 @@ WHERE job_id IN ({ids})
 // seizePairs is {due} of rows that are hardly overdue. {pairs} are (job_id, action_time).
 var seizePairs = prepare(`action_time <= UTC_TIMESTAMP(3) AND (job_id, action_time) IN ({pairs})`)
 
-// seized reads which rows of one table a seize in the same transaction has claimed. Its
-// argument is the claimer. Primary key.
-var seized = prepare(`
-(SELECT /* tocsin seized */
-    job_id
-FROM {table} FORCE INDEX (PRIMARY)
-WHERE job_id IN ({ids})
-  AND status = 1
-  AND claimed_by = ?
-  AND action_time = {deadline})`)
-
-// beyond returns the job_id 0, which no task has, if a seize in the same transaction may
-// have met a clock beyond {latest}.
-var beyond = prepare(`
-SELECT /* tocsin beyond */ 0
-FROM DUAL
-WHERE UTC_TIMESTAMP(3) > {latest};`)
-
 // claimed reads the rows of one table that a claim has taken: those with its claimer
 // and its exact deadline. Its argument is the claimer. It waits for the transaction
 // of the claim, which may still be about to commit.

@@ -58,7 +58,7 @@ func FuzzCut(f *testing.F) {
 
 func TestStatementsNameTheirSenderAndLeaveNoSlotOpen(t *testing.T) {
 	t.Parallel()
-	for _, st := range []statement{peek, scheduleName, prolong, probe, due, load, now, fence, claimable, claim, seize, seized, beyond, openSession, openAbout, beatSession, tellSession, tellAbout, endSession, closeSession, dropAbout, sessionsSQL, sessionAbouts, complete, retry, snooze, bury, skip, fate, expired, nextRunOut, recoverBury,
+	for _, st := range []statement{peek, scheduleName, prolong, probe, due, load, now, fence, claimable, claim, seize, hasSession, inTurn, claimRows, claimFree, rowsClaimed, crowdedRows, ended, endedBack, endedBury, ownClaims, dueIDs, release, releaseDoubtful, openSession, openAbout, beatSession, tellSession, tellAbout, endSession, closeSession, dropAbout, sessionsSQL, sessionAbouts, complete, retry, snooze, bury, skip, fate, expired, nextRunOut, recoverBury,
 		recoverBack, bells, lastBell, own, others, latest, reserve, owners, dead, redrive, ring, counts, variables, session,
 		trySelect, tryInsert, tryRing, tryUpdate, tryDelete, touch} {
 		text := string(st.render(nil, func(b []byte, slot string) []byte { return append(b, '1') }))

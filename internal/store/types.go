@@ -66,7 +66,6 @@ type Claim struct {
 	// Known are the rows as they were read, by job_id; nil: not known. Rows that are
 	// known are not read again, and are claimed by one packet, unless there is a fence.
 	Known  map[tocsin.JobID]*Row
-	Shared bool // other processes claim the same rows: one that has changed is another's, and not looked at
 	PerKey int  // rows of one biz type and biz_id that may be claimed at once, by anybody, in the order of (action_time, job_id); 0: any number. Rows that others hold are left out without an error
 	NoWait bool // don't wait for rows that other transactions hold, as they are likely to hold them for long
 }
