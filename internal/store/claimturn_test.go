@@ -132,3 +132,32 @@ func TestRacingClaimsKeepToTheTurns(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// A claim for a program that reads payloads up to a version leaves newer ones as they are, and those whose version it can't tell.
+func TestNewerPayloadsAreNotClaimed(t *testing.T) {
+	t.Parallel()
+	b := openClaims(t)
+	var readable, refused []tocsin.JobID
+	for i, c := range []struct {
+		headers string // "": NULL
+		reads   bool
+	}{
+		{"", true}, {`{"tenant":"a"}`, true}, {`{"_payload_version":"2"}`, true}, {`{"_payload_version":"9","tenant":"a"}`, true}, {`{"_payload_version":"10"}`, true},
+		{`{"_payload_version":"11"}`, false}, {`{"_payload_version":"100","tenant":"a"}`, false}, {`{"tenant":"a","_payload_version":"3"}`, false}, {`{"_payload_version":"2x3"}`, false},
+	} {
+		job := id(0, i)
+		b.add(task{id: job})
+		b.exec("UPDATE "+b.layout.Table(0)+" SET headers = NULLIF(?, '') WHERE job_id = ?", c.headers, uint64(job))
+		if c.reads {
+			readable = append(readable, job)
+		} else {
+			refused = append(refused, job)
+		}
+	}
+	c := b.rowsClaim(slices.Concat(readable, refused)...)
+	c.Newest = 10
+	b.wantClaimed(b.claimRows(c), readable, refused)
+	c = b.rowsClaim(refused...)
+	c.Newest, c.NoWait = 10, true
+	b.wantClaimed(b.claimRows(c), nil, refused)
+}
