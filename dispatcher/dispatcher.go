@@ -58,7 +58,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{cfg: cfg.withDefaults(), kinds: make(map[uint64]*kind)}
-	d.suspects.began, d.suspects.waiting = make(map[*task]time.Time), make(map[tocsin.JobID]waitingSuspect)
+	d.suspects.inHand, d.suspects.waiting = make(map[*task]suspect), make(map[tocsin.JobID]waitingSuspect)
 	d.payloads.limit = d.cfg.PayloadBytes
 	d.work, d.stopWork = context.WithCancelCause(context.Background())
 	d.intake, d.endIntake = context.WithCancel(context.Background())

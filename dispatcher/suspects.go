@@ -19,8 +19,14 @@ const (
 // They are taken in the order of their times, so that none waits for ever. Nothing else is locked under mu.
 type suspects struct {
 	mu      sync.Mutex
-	began   map[*task]time.Time // those in hand, and when their deliveries began; zero: not yet
+	inHand  map[*task]suspect
 	waiting map[tocsin.JobID]waitingSuspect
+}
+
+// suspect is one in hand. Its row is another's once it is claimed.
+type suspect struct {
+	crashes int
+	began   time.Time // its delivery; zero: it has not
 }
 
 // waitingSuspect is a suspect that found no room.
@@ -61,7 +67,7 @@ func (s *suspects) admit(tasks []*task, now time.Time) (admitted, left []*task) 
 			break
 		}
 		count++
-		s.began[t] = time.Time{}
+		s.inHand[t] = suspect{crashes: t.row.Crashes}
 		admitted = append(admitted, t)
 	}
 	for _, t := range left {
@@ -72,10 +78,10 @@ func (s *suspects) admit(tasks []*task, now time.Time) (admitted, left []*task) 
 
 // count returns how many suspects in hand count, and the highest number of crashes of these. Called under mu.
 func (s *suspects) count(now time.Time) (highest, count int) {
-	for t, began := range s.began {
-		if began.IsZero() || now.Sub(began) < acquittedAfter {
+	for _, one := range s.inHand {
+		if one.began.IsZero() || now.Sub(one.began) < acquittedAfter {
 			count++
-			highest = max(highest, t.row.Crashes)
+			highest = max(highest, one.crashes)
 		}
 	}
 	return highest, count
@@ -97,12 +103,14 @@ func (s *suspects) firstWaiting(now time.Time) (due int64, some bool) {
 func (s *suspects) begin(t *task, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.began[t] = now
+	one := s.inHand[t]
+	one.began = now
+	s.inHand[t] = one
 }
 
 // remove lets go of a suspect.
 func (s *suspects) remove(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.began, t)
+	delete(s.inHand, t)
 }

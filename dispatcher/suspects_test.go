@@ -17,7 +17,7 @@ import (
 // the others gets its turn before later ones.
 func TestSuspectsInHand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := suspects{began: make(map[*task]time.Time), waiting: make(map[tocsin.JobID]waitingSuspect)}
+		s := suspects{inHand: make(map[*task]suspect), waiting: make(map[tocsin.JobID]waitingSuspect)}
 		now := time.Now()
 		var waiting, inHand []*task
 		for i := range rapid.IntRange(1, 60).Draw(t, "rounds") {
@@ -50,7 +50,7 @@ func TestSuspectsInHand(t *testing.T) {
 }
 
 func TestASuspectThatWasLongInDeliveryCountsNoMore(t *testing.T) {
-	s := suspects{began: make(map[*task]time.Time), waiting: make(map[tocsin.JobID]waitingSuspect)}
+	s := suspects{inHand: make(map[*task]suspect), waiting: make(map[tocsin.JobID]waitingSuspect)}
 	now := time.Now()
 	one := func(id, due int64) *task {
 		return &task{row: &store.Row{Info: tocsin.Info{JobID: tocsin.JobID(id), Crashes: 4}, Action: due}}
@@ -70,7 +70,7 @@ func TestASuspectThatWasLongInDeliveryCountsNoMore(t *testing.T) {
 	now = now.Add(time.Hour)
 	_, _ = s.admit([]*task{one(4, 0)}, now) // in hand
 	_, _ = s.admit([]*task{second}, now)    // waits
-	s.began = make(map[*task]time.Time)
+	s.inHand = make(map[*task]suspect)
 	if got, _ := s.admit([]*task{third}, now.Add(suspectWait)); len(got) != 0 {
 		t.Error("taken before an earlier one that waits")
 	}
@@ -117,7 +117,7 @@ func TestSuspectsAreFewAtOnce(t *testing.T) {
 				if _, n := r.store.counts(store.Stored); n != 200 || most != want {
 					t.Errorf("%d are done; %d suspects with %d crashes were in hand at once, want %d", n, most, crashes, want)
 				}
-				if n := len(r.suspects.began); n != 0 {
+				if n := len(r.suspects.inHand); n != 0 {
 					t.Errorf("%d are still in hand", n)
 				}
 			})
